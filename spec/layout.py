@@ -1,0 +1,105 @@
+"""Layouts and streams as values: which arrays a shard holds, which columns its index has, what the manifest says.
+
+The face geometry of the standard stands here and nowhere else. Readers follow the geometry that a pack's manifest
+records (`manifest.parse` returns a layout with it), they never assume this one.
+"""
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+FACE_SHAPE = (112, 112)
+SAMPLE_RATE = 16000  # Hz, of every audio stream
+
+
+class Stream(NamedTuple):
+    """One flat array of a shard: `<shard>/<name>.npy`, C order, rows of `item_shape` and `dtype`."""
+
+    name: str
+    dtype: str  # numpy descr with byte order: "|u1", "<i2"
+    item_shape: tuple[int, ...]  # of one row: () for audio and labels, (height, width) for faces
+    offset: str  # index column: the first row of a sample
+    count: str  # index column: the rows of a sample
+    chunk: int  # rows of an inner Zarr chunk, at the most
+    axes: tuple[str, ...]  # Zarr dimension names
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.npy"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row.
+
+        >>> ASD.stream("faces").row_bytes, ASD.stream("audio").row_bytes
+        (12544, 2)
+        """
+        return int(self.dtype[2:]) * math.prod(self.item_shape)
+
+    def chunk_rows(self, rows: int) -> int:
+        """Rows of an inner Zarr chunk for an array of `rows`: `chunk`, or the smallest power of two that holds a shorter array
+        of single values (faces keep `chunk`: their padding is small beside them).
+
+        >>> [ASD.stream("labels").chunk_rows(n) for n in (0, 5, 4096, 9999)], ASD.stream("faces").chunk_rows(3)
+        ([1, 8, 4096, 4096], 64)
+        """
+        if self.item_shape:
+            return self.chunk
+        return min(self.chunk, 1 << max(0, rows - 1).bit_length())
+
+
+class Field(NamedTuple):
+    """One column of the index."""
+
+    name: str
+    type: type  # str, float or int
+    required: bool = True
+
+
+class Layout(NamedTuple):
+    """A pack format: its name and version, the manifest's fixed keys, the streams of a shard and the columns of the index."""
+
+    format: str
+    version: int
+    constants: tuple[tuple[str, object], ...]  # manifest keys with their only value, after format and version
+    streams: tuple[Stream, ...]
+    fields: tuple[Field, ...]  # in the order in which the index writes them
+
+    def stream(self, name: str) -> Stream:
+        return next(s for s in self.streams if s.name == name)
+
+    @property
+    def face_shape(self) -> tuple[int, ...]:
+        return self.stream("faces").item_shape
+
+    def with_face_shape(self, shape: tuple[int, int]) -> Layout:
+        """The same layout for faces of another geometry.
+
+        >>> ASD.with_face_shape((96, 64)).face_shape
+        (96, 64)
+        """
+        return self._replace(streams=tuple(
+            s._replace(item_shape=tuple(shape)) if s.name == "faces" else s for s in self.streams))
+
+
+def _fields(type_: type, names: str, required: bool = True) -> tuple[Field, ...]:
+    return tuple(Field(name, type_, required) for name in names.split())
+
+
+ASD = Layout(
+    format="muvap-asd-mmap",
+    version=4,
+    constants=(("timeline", "native"), ("audio_sample_rate", SAMPLE_RATE), ("audio_normalization", None),
+               ("face_color", "grayscale")),
+    streams=(
+        Stream("faces", "|u1", FACE_SHAPE, "face_offset", "source_frames", 64, ("frame", "y", "x")),
+        Stream("audio", "<i2", (), "audio_offset", "audio_samples", 16384, ("sample",)),
+        Stream("labels", "|u1", (), "label_offset", "source_frames", 4096, ("frame",)),
+    ),
+    fields=(*_fields(str, "dataset sample_id"), *_fields(float, "source_fps"), *_fields(int, "source_frames"),
+            *_fields(float, "start_sec"), *_fields(int, "model_frames face_offset audio_offset audio_samples label_offset"),
+            *_fields(float, "audio_mean audio_rms audio_peak speaking_ratio"),
+            *_fields(str, "recording", required=False)),
+)
+LAYOUTS = (ASD,)
+SHARD_NAME = "shard-{:06d}"
