@@ -50,10 +50,10 @@ def locate(name: str) -> str:
 
 
 def _same(found: str, ours: str) -> bool:
-    if found == ours:
-        return True
-    try:
-        return os.path.basename(found) == os.path.basename(ours) and os.path.samefile(os.path.dirname(found), os.path.dirname(ours))
+    if found == ours or os.path.basename(found) != os.path.basename(ours):
+        return found == ours
+    try:  # one folder under two names, through a link
+        return os.path.samefile(os.path.dirname(found), os.path.dirname(ours))
     except OSError:
         return False
 

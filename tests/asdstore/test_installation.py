@@ -30,7 +30,8 @@ sys.meta_path.append(Finder)
 def run(code: str, folder: Path, *path: Path) -> subprocess.CompletedProcess[str]:
     """Python in `folder`, which `-c` puts first on the import path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True,
+                          timeout=120)
 
 
 def last_line(result: subprocess.CompletedProcess[str]) -> str:
