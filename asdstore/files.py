@@ -156,7 +156,7 @@ def remove(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a folder with all that is in it, or a file; links are never followed. Nothing there is fine. Raises StoreError."""
+    """Removes a folder with all that is in it, or a file, if it is there; links are never followed. Raises StoreError."""
     if path.is_symlink() or not path.is_dir():
         return remove(path)
     for name in sorted(os.listdir(path)):
@@ -170,7 +170,7 @@ def fsync_folder(path: Path) -> None:
     try:
         _call("fsync", path, os.fsync, descriptor)
     except StoreError as error:
-        if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EINVAL:  # network shares cannot sync folders
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EINVAL:  # some network shares cannot
             raise
     finally:
         _close(descriptor, path)
@@ -235,7 +235,8 @@ def _call(operation: str, path: Path, function: Callable[..., Any], *arguments: 
         try:
             return _system(operation, path, function, *arguments)
         except InterruptedError:
-            continue
+            if operation == "close":  # the descriptor is gone all the same, and its number may be another file's by now
+                return None
         except OSError as error:
             raise _store_error(operation, path, error) from error
 

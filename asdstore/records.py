@@ -35,7 +35,7 @@ class Media(NamedTuple):
 def check_records(records: Sequence[Record]) -> None:
     """Refuses records that cannot become a pack, before anything is decoded.
 
-    Raises InputError: "no-tracks", "sample-id" (empty, or not UTF-8), "duplicate-id", "frames", "fps", "start", each with the row.
+    Raises InputError with the row: "no-tracks", "sample-id" (empty, or not UTF-8), "duplicate-id", "frames", "fps", "start".
 
     >>> check_records([])
     Traceback (most recent call last):

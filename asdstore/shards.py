@@ -1,0 +1,175 @@
+"""One shard: its tracks are loaded one after the other and streamed to disk, so memory holds one track and never a shard.
+
+A shard is built in `<work>/building-…`, and renamed to `<work>/pack/shard-NNNNNN` once it is on the disk and its facts stand in
+`<work>/facts/`: a shard that is in its place is finished and has facts.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asdstore import files, report
+from asdstore.records import Media, Record
+from spec import index, npy, zarr3
+from spec.document import dump_json, parse_json
+from spec.errors import AsdError, InputError
+from spec.layout import SHARD_NAME, Layout, Stream
+from spec.seal import SealedFile
+from spec.timeline import audio_sample_count, level, model_frame_count, pcm16
+
+
+class ShardTask(NamedTuple):
+    """All that a worker needs to write one shard. It pickles if `load` and the records do."""
+
+    number: int
+    records: tuple[Record, ...]
+    load: Callable[[Record], Media]
+    layout: Layout
+    work: Path  # the folder with pack/ and facts/
+
+
+class ShardFacts(NamedTuple):
+    """What remains of a written shard: the seal's entries of its files, in order, and the tally of its tracks."""
+
+    number: int
+    files: tuple[SealedFile, ...]
+    tally: report.Tally
+
+
+class Encoded(NamedTuple):
+    """A track as it is stored: an array for each stream, its row of the index without offsets, its tally."""
+
+    arrays: dict[str, np.ndarray]
+    row: dict[str, Any]
+    tally: report.Tally
+
+
+def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda record: None) -> ShardFacts:
+    """Loads the tracks of a shard and puts the shard in its place. `wrote(record)` is called after each track.
+
+    Raises InputError for media that cannot be stored, StoreError for a disk that refuses, and what `load` raises.
+    """
+    layout, name = task.layout, SHARD_NAME.format(task.number)
+    building = task.work / f"building-{task.number:06d}-{os.getpid()}"
+    files.remove_tree(building)
+    files.make_folder(building)
+    rows, tally = [], report.empty()
+    done = dict.fromkeys((s.name for s in layout.streams), 0)
+    with ExitStack() as stack:
+        arrays = {s.name: stack.enter_context(files.StreamFile(building / s.file, f"{name}/{s.file}")) for s in layout.streams}
+        total = {s.name: sum(_rows(record)[s.name] for record in task.records) for s in layout.streams}
+        for s in layout.streams:
+            arrays[s.name].write(npy.header(s.dtype, (total[s.name], *s.item_shape)))
+        for record in task.records:
+            track = _encoded(task, record)
+            for s in layout.streams:
+                arrays[s.name].write(track.arrays[s.name])
+            offsets = {s.offset: done[s.name] for s in layout.streams}
+            rows.append(_in_order(track.row | offsets, layout))
+            done = {stream: count + len(track.arrays[stream]) for stream, count in done.items()}
+            tally = report.add(tally, track.tally)
+            wrote(record)
+        sealed = [_finish(arrays[s.name], s, total[s.name]) for s in layout.streams]
+    sealed.append(files.write_file(building / index.NAME, f"{name}/{index.NAME}", dump_json(rows)))
+    files.fsync_folder(building)
+    files.write_bytes(_facts_file(task.work, task.number), dump_json({"files": [f._asdict() for f in sealed], "tally": tally}))
+    files.remove_tree(task.work / "pack" / name)
+    files.rename(building, task.work / "pack" / name)
+    files.fsync_folder(task.work / "pack")
+    return ShardFacts(task.number, tuple(sealed), tally)
+
+
+def finished_shard(work: Path, number: int) -> ShardFacts | None:
+    """The facts of a shard that an earlier run finished: all its files are there with the sizes that they had."""
+    folder, facts = work / "pack" / SHARD_NAME.format(number), _facts_file(work, number)
+    if not folder.is_dir() or not facts.is_file():
+        return None
+    found = parse_json(facts.read_bytes(), str(facts))
+    sealed = tuple(SealedFile(**entry) for entry in found["files"])
+    sizes = {f"{folder.name}/{path.name}": path.stat().st_size for path in folder.iterdir()}
+    return ShardFacts(number, sealed, found["tally"]) if sizes == {f.name: f.bytes for f in sealed} else None
+
+
+def encode(record: Record, media: Media, layout: Layout) -> Encoded:
+    """A track in the form in which it is stored: faces and labels as they are, audio of the length that the frames ask for.
+
+    Raises InputError with the sample id: "faces", "labels", "frames", "audio", "audio-empty", "audio-nan".
+    """
+    _check_media(record, media, layout.face_shape)
+    count = _rows(record)["audio"]
+    missing = count - len(media.audio)
+    samples = np.ascontiguousarray(media.audio[:count])
+    if missing > 0:
+        samples = np.concatenate([samples, np.zeros(missing, np.float32)])
+    found = level(samples)
+    row = {
+        "dataset": record.dataset, "sample_id": record.sample_id, "recording": record.recording,
+        "source_fps": float(record.fps), "source_frames": record.frames, "start_sec": float(record.start_sec),
+        "model_frames": model_frame_count(record.frames, record.fps), "audio_samples": count, "audio_mean": found.mean,
+        "audio_rms": found.rms, "audio_peak": found.peak, "speaking_ratio": float(media.labels.mean())}
+    arrays = {"faces": np.ascontiguousarray(media.faces), "audio": pcm16(samples).astype("<i2", copy=False),
+              "labels": np.ascontiguousarray(media.labels)}
+    return Encoded(arrays, row, report.of_track(record, missing, int(np.count_nonzero(np.abs(samples) > 1)), media.notes))
+
+
+def _encoded(task: ShardTask, record: Record) -> Encoded:
+    """Loads and encodes a track; whatever goes wrong names it."""
+    try:
+        return encode(record, task.load(record), task.layout)
+    except AsdError as error:
+        if error.fault.sample_id:
+            raise
+        raise type(error)(error.fault._replace(sample_id=record.sample_id)) from error
+    except Exception as error:
+        error.add_note(f"while sample {record.sample_id!r} was loaded")
+        raise
+
+
+def _check_media(record: Record, media: Media, face_shape: tuple[int, ...]) -> None:
+    def refuse(kind: str, expected: str, found: str, cure: str = "") -> InputError:
+        return InputError(kind, sample_id=record.sample_id, expected=expected, found=found, cure=cure)
+
+    faces, audio, labels, _ = media
+    if faces.dtype != np.uint8 or faces.ndim != 3 or faces.shape[1:] != face_shape:
+        raise refuse("faces", f"uint8 faces of {list(face_shape)}", f"{faces.dtype} {list(faces.shape)}")
+    if labels.dtype != np.uint8 or labels.ndim != 1:
+        raise refuse("labels", "uint8 labels, one for each face", f"{labels.dtype} {list(labels.shape)}")
+    if len(faces) != len(labels):
+        raise refuse("labels", "one label for each face", f"{len(faces)} faces but {len(labels)} labels")
+    if len(faces) != record.frames:
+        raise refuse("frames", f"{record.frames} faces, as the table says", str(len(faces)))
+    if labels.max() > 1:
+        raise refuse("labels", "labels 0 or 1", f"{labels.max()} at frame {int(np.argmax(labels > 1))}")
+    if audio.dtype != np.float32 or audio.ndim != 1:
+        raise refuse("audio", "float32 audio of one channel", f"{audio.dtype} {list(audio.shape)}")
+    if not len(audio) and record.frames > 1:
+        raise refuse("audio-empty", f"audio for {record.frames} frames", "no sample at all",
+                     "Extract the audio again, or skip the track; only a track of one frame may have none.")
+    if not np.isfinite(audio).all():
+        raise refuse("audio-nan", "finite samples", f"NaN or infinity at sample {int(np.argmin(np.isfinite(audio)))}")
+
+
+def _rows(record: Record) -> dict[str, int]:
+    """Rows of each stream that a track takes, known before it is loaded."""
+    return {"faces": record.frames, "audio": audio_sample_count(record.frames, record.fps), "labels": record.frames}
+
+
+def _in_order(row: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    return {f.name: row[f.name] for f in layout.fields if f.required or row[f.name]}
+
+
+def _finish(file: files.StreamFile, stream: Stream, rows: int) -> SealedFile:
+    """Writes what follows the rows of an array: zeros up to a whole inner chunk, and the Zarr shard index."""
+    header, chunk = file.bytes - rows * stream.row_bytes, stream.chunk_rows(rows)
+    file.write(bytes(zarr3.padding_bytes(rows, stream.row_bytes, chunk)))
+    file.write(zarr3.shard_tail(header, rows, stream.row_bytes, chunk))
+    return file.finish()
+
+
+def _facts_file(work: Path, number: int) -> Path:
+    return work / "facts" / f"{number:06d}.json"
