@@ -1,14 +1,14 @@
 """A npy file of anyone's as a read-only array: its header checked by our own parser, its data mapped and never executed."""
 from __future__ import annotations
 
-import mmap
 import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spec.errors import FormatError, InputError, MissingError
+from asdstore.errors import FormatError, InputError, MissingError
+from asdstore.storage import map_file
 from spec.npy import MAX_HEAD, parse_header
 
 
@@ -22,20 +22,17 @@ def map_npy(path: str | os.PathLike[str], kind: str = "npy", sample_id: str = ""
     spec.errors.MissingError: nowhere.npy: expected a npy file, found nothing [faces-missing]
     """
     try:
-        with open(path, "rb") as file:
-            header = parse_header(file.read(MAX_HEAD), path)
-            end, size = header.nbytes_header + header.nbytes_data, os.fstat(file.fileno()).st_size
-            if size < end:
-                raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, expected=f"{end} bytes", found=f"{size}",
-                                 cure="The file is cut short: write it again.")
-            if not header.nbytes_data:
-                return np.empty(header.shape, header.dtype)
-            mapped = mmap.mmap(file.fileno(), end, access=mmap.ACCESS_READ)
+        data = map_file(os.fspath(path), os.path.getsize(path))
+        header = parse_header(data[:MAX_HEAD].tobytes(), path)
     except FormatError as why:
         raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, offset=why.fault.offset, expected=why.fault.expected,
                          found=why.fault.found, cure="Save it with numpy.save(path, numpy.ascontiguousarray(array)).") from why
-    except FileNotFoundError as why:
+    except (FileNotFoundError, NotADirectoryError) as why:
         raise MissingError(f"{kind}-missing", file=path, sample_id=sample_id, expected="a npy file", found="nothing") from why
     except OSError as why:
         raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, expected="a npy file", found=str(why)) from why
-    return np.frombuffer(mapped, header.dtype, offset=header.nbytes_header).reshape(header.shape)
+    end = header.nbytes_header + header.nbytes_data
+    if len(data) < end:
+        raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, expected=f"{end} bytes", found=str(len(data)),
+                         cure="The file is cut short: write it again.")
+    return np.ndarray(header.shape, header.dtype, data, header.nbytes_header)
