@@ -1,0 +1,154 @@
+"""Engines: run one function over many tasks, in this process or in several, with results in the order of the tasks.
+
+A task's result depends on the task alone, so any number of workers gives the same bytes.
+"""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
+
+from asdstore.errors import AsdError, StoreError
+
+Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+TRIES = 2  # of a task whose worker dies
+
+
+def serial(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    """Run the tasks one after another in this process."""
+    return map(function, tasks)
+
+
+def processes(workers: int, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> Run:
+    """An engine with `workers` processes (started anew, never forked), each with one task at a time.
+
+    `function` and the tasks must pickle. A worker that dies is named through `say` and its task tried once more. After an
+    error no task is begun, those at work end (what they wrote stays), and the error of the earliest task is raised with
+    the others as notes. Ctrl-C, or closing the iterator, ends the workers at once.
+
+    Raises (the engine): what a task raised; StoreError kind "worker" where a task's workers died twice.
+    """
+    def run(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        jobs = list(tasks)
+        crew = _Crew(function, jobs, say)
+        try:
+            for number in range(len(jobs)):
+                while number not in crew.results:
+                    crew.step(min(workers, len(jobs)))
+                yield crew.results.pop(number)
+        finally:
+            crew.stop()
+    return run
+
+
+class _Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
+
+
+class _Crew:
+    """The workers of one run, the tasks that wait, and the results that nobody has fetched yet."""
+
+    def __init__(self, function: Callable[[Any], Any], jobs: list[Any], say: Callable[[str], None]):
+        self.function, self.jobs, self.say = function, jobs, say
+        self.waiting = deque(range(len(jobs)))
+        self.idle: list[_Worker] = []
+        self.busy: dict[Connection, tuple[_Worker, int]] = {}
+        self.results: dict[int, Any] = {}
+        self.errors: dict[int, Exception] = {}
+        self.deaths: Counter[int] = Counter()
+
+    def step(self, workers: int) -> None:
+        """Hand out tasks, then wait until a worker answers or dies."""
+        while self.waiting and not self.errors and len(self.busy) < workers:
+            self._hand_out(self.waiting.popleft())
+        if not self.busy:
+            first, *others = sorted(self.errors)
+            for other in others:
+                self.errors[first].add_note(str(self.errors[other]))
+            raise self.errors[first]
+        for connection in wait(list(self.busy)):
+            worker, number = self.busy.pop(connection)  # type: ignore[index]
+            try:
+                good, value = worker.connection.recv()
+            except (EOFError, OSError):
+                self._bury(worker, number)
+                continue
+            self.idle.append(worker)
+            if good:
+                self.results[number] = value
+            else:
+                self.errors[number] = value
+
+    def _hand_out(self, number: int) -> None:
+        worker = self.idle.pop() if self.idle else _start(self.function)
+        try:
+            worker.connection.send(self.jobs[number])
+        except OSError:
+            self._bury(worker, number)
+        else:
+            self.busy[worker.connection] = worker, number
+
+    def _bury(self, worker: _Worker, number: int) -> None:
+        worker.connection.close()
+        worker.process.join()
+        code = worker.process.exitcode or 0
+        why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        who = f"worker process {worker.process.pid} {why} at task {number + 1} of {len(self.jobs)}"
+        self.deaths[number] += 1
+        if self.deaths[number] < TRIES:
+            self.say(f"{who}; the task is tried once more")
+            self.waiting.appendleft(number)
+        else:
+            self.errors[number] = StoreError("worker", expected="workers that live", found=f"{who}, again",
+                                             cure="If memory ran out, use fewer workers.")
+
+    def stop(self) -> None:
+        """End every worker, whatever it is doing."""
+        workers = [*self.idle, *(worker for worker, _ in self.busy.values())]
+        for worker in workers:
+            worker.process.terminate()
+            worker.connection.close()
+        for worker in workers:
+            worker.process.join()
+
+
+def _start(function: Callable[[Any], Any]) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(function, theirs), daemon=True)
+    process.start()
+    theirs.close()  # so that the worker's death is an end of file here
+    return _Worker(process, ours)
+
+
+def _work(function: Callable[[Any], Any], connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its workers
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    while True:
+        try:
+            task = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = True, function(task)
+        except AsdError as error:
+            answer = False, error
+        except Exception as error:  # may not pickle, and its traceback would be lost
+            answer = False, RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+        connection.send(answer)
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,116 @@
+"""Engines: order, errors, workers that die, and an end that leaves nobody behind."""
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from adapters import engine
+from asdstore.errors import InputError, StoreError
+
+
+def square(number: int) -> int:
+    time.sleep(0.02 * (3 - number % 4))  # later tasks end first
+    return number * number
+
+
+def process_id(_: int) -> int:
+    return os.getpid()
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise InputError("odd", row=number)
+    return number
+
+
+def crash(number: int) -> int:
+    raise KeyError(f"no {number}")
+
+
+def die_once(folder: Path) -> str:
+    mark = folder / "died"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "lived"
+
+
+def die(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def note_and_sleep(file: Path) -> None:
+    file.write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("run", [engine.serial, engine.processes(1), engine.processes(3)], ids=["serial", "1", "3"])
+def test_results_come_in_the_order_of_the_tasks(run):
+    assert list(run(square, range(9))) == [n * n for n in range(9)]
+
+
+def test_no_task_needs_no_worker():
+    assert list(engine.processes(2)(square, [])) == []
+
+
+def test_workers_are_processes_that_stay():
+    ids = list(engine.processes(2)(process_id, range(8)))
+    assert os.getpid() not in ids and len(set(ids)) <= 2
+
+
+def test_the_first_error_is_raised_with_its_class_and_parts():
+    with pytest.raises(InputError) as caught:
+        list(engine.processes(1)(refuse_odd, range(6)))
+    assert caught.value.fault.row == 1
+
+
+def test_an_unforeseen_error_brings_its_traceback():
+    with pytest.raises(RuntimeError, match=r"KeyError: 'no 5'[\s\S]*in crash"):
+        list(engine.processes(1)(crash, [5]))
+
+
+def test_a_worker_that_dies_is_named_and_its_task_tried_again(tmp_path):
+    said = []
+    assert list(engine.processes(2, said.append)(die_once, [tmp_path])) == ["lived"]
+    assert len(said) == 1 and "SIGKILL" in said[0] and "task 1 of 1" in said[0]
+
+
+def test_a_task_that_kills_twice_is_an_error():
+    said = []
+    with pytest.raises(StoreError, match="task 2 of 2, again") as caught:
+        list(engine.processes(1, said.append)(_die_on_last, [0, 1]))
+    assert caught.value.kind == "worker" and len(said) == 1
+
+
+def _die_on_last(number: int) -> int:
+    if number:
+        die(number)
+    return number
+
+
+def test_closing_ends_the_workers_at_once(tmp_path):
+    results = engine.processes(2)(_first_then_sleep, [tmp_path / "a", tmp_path / "b"])
+    assert next(results) == "first"
+    while not (tmp_path / "b").exists():
+        time.sleep(0.01)
+    started = time.monotonic()
+    results.close()
+    assert time.monotonic() - started < 10 and not alive(int((tmp_path / "b").read_text()))
+
+
+def _first_then_sleep(file: Path) -> str:
+    if file.name == "b":
+        note_and_sleep(file)
+    return "first"
