@@ -91,38 +91,47 @@ def shard_tail(header_bytes: int, rows: int, row_bytes: int, chunk_rows: int) ->
     return shard_index(np.stack([offsets, np.full_like(offsets, size)], axis=1)) if rows else b""
 
 
-def parse_shard_index(tail: bytes, chunks: int, *, begin: int = 0, end: int = ABSENT, file: object = "") -> NDArray[np.uint64]:
+def parse_shard_index(tail: bytes, chunks: int, *, begin: int = 0, end: int = ABSENT, needed: NDArray[np.bool_] | None = None,
+                      file: object = "") -> NDArray[np.uint64]:
     """Offset and size of every inner chunk: uint64 [chunks, 2], in chunk order, which need not be the file's order.
 
-    `begin` and `end` bound the part of the file that may hold chunks (all of it except the index).
+    `begin` and `end` bound the part of the file that may hold chunks (all of it except the index). `needed` [chunks] tells
+    which chunks must be there, all by default: those wholly outside the array's shape need not.
     Raises: IntegrityError "zarr-index" for a wrong checksum; FormatError "zarr-index" for a wrong length, a chunk outside the
-    bounds or over another one; MissingError "missing-chunk" for a chunk that was never written (others take it for zeros).
+    bounds or over another one; MissingError "missing" for a needed chunk that was never written (others take it for zeros).
 
     >>> parse_shard_index(shard_tail(128, 5, 1, 4), 2, end=136).tolist()
     [[128, 4], [132, 4]]
     """
     if len(tail) != index_bytes(chunks):
         raise FormatError("zarr-index", file=file, expected=f"an index of {index_bytes(chunks)} bytes", found=str(len(tail)))
-    found, stored = google_crc32c.value(bytes(tail[:-4])), int.from_bytes(tail[-4:], "little")
+    found, stored = google_crc32c.value(tail[:-4]), int.from_bytes(tail[-4:], "little")
     if found != stored:
         raise IntegrityError("zarr-index", file=file, expected=f"crc32c {stored:08x} of the shard index", found=f"{found:08x}")
     index = np.frombuffer(tail, "<u8", 2 * chunks).reshape(chunks, 2).astype(np.uint64)
-    absent = np.flatnonzero((index == ABSENT).any(axis=1))
-    if absent.size:
-        raise MissingError("missing-chunk", file=file, expected=f"{chunks} written inner chunks",
-                           found=f"{absent.size} absent, the first is {absent[0]}",
+    absent = (index == ABSENT).all(axis=1)
+    lost = np.flatnonzero(absent if needed is None else absent & needed)
+    if lost.size:
+        raise MissingError("missing", file=file, expected=f"{chunks} written inner chunks",
+                           found=f"{lost.size} absent, the first is {lost[0]}",
                            cure="Write the array again, with its empty chunks.")
-    offset, size = index[:, 0], index[:, 1]
+    _check_extents(index[~absent], np.flatnonzero(~absent), begin, end, file)
+    return index
+
+
+def _check_extents(extents: NDArray[np.uint64], numbers: NDArray[np.int64], begin: int, end: int, file: object) -> None:
+    """Refuses inner chunks [n, 2] outside the bounds or over one another; `numbers` [n] is what they are called."""
+    offset, size = extents.T
     outside = np.flatnonzero((offset < begin) | (offset > end) | (size > end - np.minimum(offset, np.uint64(end))))
     if outside.size:
+        at = outside[0]
         raise FormatError("zarr-index", file=file, expected=f"chunks within bytes {begin} to {end}",
-                          found=f"chunk {outside[0]} at {offset[outside[0]]} with {size[outside[0]]} bytes")
+                          found=f"chunk {numbers[at]} at {offset[at]} with {size[at]} bytes")
     order = np.argsort(offset, kind="stable")
     overlap = np.flatnonzero(offset[order][:-1] + size[order][:-1] > offset[order][1:])
     if overlap.size:
-        raise FormatError("zarr-index", file=file, expected="chunks that do not overlap",
-                          found=f"chunks {order[overlap[0]]} and {order[overlap[0] + 1]} overlap")
-    return index
+        one, other = numbers[order[overlap[0]]], numbers[order[overlap[0] + 1]]
+        raise FormatError("zarr-index", file=file, expected="chunks that do not overlap", found=f"chunks {one} and {other} do")
 
 
 def array_document(stream: Stream, rows: int, chunk_rows: int, codec: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -161,16 +170,15 @@ def group_document(attributes: Mapping[str, object], consolidated: Mapping[str, 
     return document
 
 
-class ArrayFacts(NamedTuple):
+class ArrayDocument(NamedTuple):
     """What a Zarr v3 array document says."""
 
     shape: tuple[int, ...]
     dtype: str  # numpy descr with byte order
     chunk: tuple[int, ...]  # shape of one chunk file (of the shard, if sharded)
     inner: tuple[int, ...]  # shape of one inner chunk; that of the chunk, if not sharded
-    sharded: bool
-    index_at_end: bool  # of a sharded array
-    raw: bool  # chunk bytes are the values as they are, C order, and the index has the common codecs
+    index: str  # of a sharded array: "start" or "end" of each file, "other" for one encoded in a way of its own; else ""
+    raw: bool  # the values lie in the chunk files as they are, in C order, where the index says
     key: tuple[str, str]  # chunk key prefix and separator
     attributes: Mapping[str, object]
 
@@ -185,7 +193,7 @@ class ArrayFacts(NamedTuple):
         return separator.join([*([prefix] if prefix else []), *map(str, position)]) or "0"
 
 
-def parse_array_document(data: bytes, file: object = "") -> ArrayFacts:
+def parse_array_document(data: bytes, file: object = "") -> ArrayDocument:
     """Facts of the zarr.json of any Zarr v3 array of numbers or booleans on a regular grid.
 
     Compressors and filters are not looked into: they make an array that is not `raw`.
@@ -212,14 +220,14 @@ def parse_array_document(data: bytes, file: object = "") -> ArrayFacts:
     chunk = _named(node.value["chunk_grid"], "chunk_grid", file, "regular").lengths("chunk_shape", 1, len(shape))
     codecs = [_named(c, "codecs", file) for c in node.sequence("codecs")]
     sharding = len(codecs) == 1 and codecs[0].name == "sharding_indexed"
-    inner, index_at_end, index_raw = (_sharding(codecs[0], chunk) if sharding else (chunk, True, True))
+    inner, index = _sharding(codecs[0], chunk) if sharding else (chunk, "")
     innermost = [_named(c, "codecs", file) for c in codecs[0].sequence("codecs")] if sharding else codecs
     endian = next((c.value.get("endian", "") for c in innermost if c.name == "bytes"), "little")
     if endian not in ("little", "big", "") or (endian == "" and kind[1:] != "1"):
         raise node.wrong("codecs", "a bytes codec with endian little or big")
-    return ArrayFacts(
-        shape, ("|" if kind[1:] == "1" else ">" if endian == "big" else "<") + kind, chunk, inner, sharding, index_at_end,
-        index_raw and [c.name for c in innermost] == ["bytes"], _key(node), node.mapping("attributes"))
+    return ArrayDocument(
+        shape, ("|" if kind[1:] == "1" else ">" if endian == "big" else "<") + kind, chunk, inner, index,
+        index != "other" and [c.name for c in innermost] == ["bytes"], _key(node), node.mapping("attributes"))
 
 
 class _Node(NamedTuple):
@@ -280,8 +288,8 @@ def _named(value: object, what: str, file: object, wanted: str | None = None) ->
     return _Node(node.mapping("configuration"), file, name)
 
 
-def _sharding(codec: _Node, chunk: tuple[int, ...]) -> tuple[tuple[int, ...], bool, bool]:
-    """Inner chunk shape, whether the index is at the end, and whether it has the common codecs."""
+def _sharding(codec: _Node, chunk: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """Inner chunk shape, and where the index is."""
     inner = codec.lengths("chunk_shape", 1, len(chunk))
     if any(n % k for n, k in zip(chunk, inner, strict=True)):
         raise codec.wrong("chunk_shape", f"lengths that divide the shard's {list(chunk)}")
@@ -290,7 +298,7 @@ def _sharding(codec: _Node, chunk: tuple[int, ...]) -> tuple[tuple[int, ...], bo
         raise codec.wrong("index_location", "start or end")
     index = [_named(c, "index_codecs", codec.file) for c in codec.sequence("index_codecs")]
     common = [c.name for c in index] == ["bytes", "crc32c"] and index[0].value.get("endian") == "little"
-    return inner, location == "end", common
+    return inner, str(location) if common else "other"
 
 
 def _key(node: _Node) -> tuple[str, str]:
