@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: where, what was expected, what was found, the cure. `rule` is the id of the broken rule, if any."""
+    """One thing that is wrong: where, what was expected, what was found, the cure; and the rule that it breaks, if any."""
 
     kind: str
     file: str = ""

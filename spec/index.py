@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,8 @@ NAME = "index.json"
 DTYPES = {float: np.dtype(np.float64), int: np.dtype(np.int64)}
 
 
-class Index(NamedTuple):
+@dataclass(frozen=True)
+class Index:
     """Columns of equal length: `columns[name]` is float64, int64 or `Strings`, `shard` the shard of each row (int32).
 
     `extra[name]` holds the JSON text of a field that the layout does not know ("" where a row lacks it).
@@ -29,9 +32,9 @@ class Index(NamedTuple):
 
     columns: dict[str, np.ndarray | Strings]
     shard: np.ndarray
-    extra: dict[str, Strings] = {}
+    extra: dict[str, Strings] = dataclass_field(default_factory=dict)
 
-    def __len__(self) -> int:  # type: ignore[override]
+    def __len__(self) -> int:
         return len(self.shard)
 
     def numbers(self, name: str) -> np.ndarray:

@@ -63,7 +63,8 @@ def of_document(found: object, file: str = NAME) -> Seal:
                            cure="Restore seal.json, or remove it to open the pack unverified.")
 
     if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
-        raise refuse(f"{FORMAT} {VERSION}", found if not isinstance(found, dict) else (found.get("format"), found.get("version")))
+        said = (found.get("format"), found.get("version")) if isinstance(found, dict) else found
+        raise refuse(f"{FORMAT} {VERSION}", said)
     block, listed = found.get("block_bytes"), found.get("files")
     if type(block) is not int or not 4096 <= block <= 1 << 30 or not isinstance(listed, list):
         raise refuse("block_bytes from 4096 to 2^30 and a list of files", block)

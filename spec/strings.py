@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 
-class Strings(NamedTuple):
+@dataclass(frozen=True)
+class Strings:
     """`blob` uint8 [bytes], `offsets` int64 [rows + 1], monotone from 0: text i is blob[offsets[i]:offsets[i + 1]]."""
 
     blob: np.ndarray
@@ -32,20 +33,20 @@ class Strings(NamedTuple):
     def concat(columns: Sequence[Strings]) -> Strings:
         """One column of several, in order."""
         starts = np.cumsum([0] + [len(c.blob) for c in columns])
-        return Strings(np.concatenate([c.blob for c in columns]),
-                       np.concatenate([np.zeros(1, np.int64)] + [c.offsets[1:] + s for c, s in zip(columns, starts, strict=False)]))
+        ends = [c.offsets[1:] + start for c, start in zip(columns, starts, strict=False)]
+        return Strings(np.concatenate([c.blob for c in columns]), np.concatenate([np.zeros(1, np.int64), *ends]))
 
-    def __len__(self) -> int:  # type: ignore[override]
+    def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, i: int) -> str:  # type: ignore[override]
+    def __getitem__(self, i: int) -> str:
         n = len(self)
         i = i + n if i < 0 else i
         if not 0 <= i < n:
             raise IndexError(i)
         return self.blob[self.offsets[i]:self.offsets[i + 1]].tobytes().decode()
 
-    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         whole = self.blob.tobytes()
         ends = self.offsets.tolist()
         return (whole[a:b].decode() for a, b in zip(ends, ends[1:], strict=False))
