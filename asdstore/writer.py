@@ -40,7 +40,7 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
         load: gives the media of a record; a top-level function or a functools.partial of one where `run` uses processes.
         layout: the layout of the pack, with the geometry of its faces.
         max_shard_bytes: a shard is closed before it exceeds this many bytes of faces, audio and labels.
-        sources: a text that changes when the media do (of digests, sizes, times); a stopped run continues only with the same one.
+        sources: a text that changes when the media do (sizes, times, digests): a stopped run continues only with the same one.
         overwrite: replace a pack at `target`, once the new one is complete.
         run: gives `function(task)` for every task, in any order, as a generator; one after the other by default.
         progress: called with each record that is packed, or with all those of a shard when it comes back from `run`.
@@ -109,7 +109,7 @@ def _seal(pack: Path, facts: list[ShardFacts], named: dict[str, bytes]) -> None:
 
 
 def _plan_digest(records: list[Record], layout: Layout, max_shard_bytes: int, sources: str) -> str:
-    """Tells whether a stopped run may be continued: sha256 of what decides the bytes of a shard and is known without decoding."""
+    """Tells whether a stopped run may be continued: sha256 of what decides the bytes of a shard, before decoding."""
     digest = hashlib.sha256(dump_json([layout.format, layout.version, layout.face_shape, max_shard_bytes, sources]))
     for record in records:
         digest.update(repr(record).encode(errors="backslashreplace") + b"\n")
