@@ -1,6 +1,7 @@
 """The console script: `asdstore VERB ...` is `python -m MODULE ...`.
 
-Verbs are dispatched by module name and imported only when called, so that help costs nothing.
+Verbs are dispatched by module name and imported only when called, so that help costs nothing. That the modules are ours, and
+not others of the same name, was verified when `asdstore` was imported.
 """
 from __future__ import annotations
 
@@ -64,8 +65,5 @@ def _unknown(verb: str) -> str:
 def _dispatch(verb: str, arguments: list[str]) -> int:
     from importlib import import_module
 
-    from asdstore.installation import verify_siblings
-
-    verify_siblings()  # before anything of a package of that name runs
     sys.argv[0] = f"asdstore {verb}"  # the program's name in the verb's own help and messages
     return import_module(VERBS[verb][0]).main(arguments)
