@@ -24,9 +24,8 @@ MAX_SHARD_BYTES = 1_000_000_000
 def make_sparse_pack(folder: Path, tracks: int, *, sealed: bool) -> Path:
     """A pack of `tracks` tracks with lengths and rates like AVA's, as this program writes it, or (unsealed) the original."""
     table = _table(tracks, recordings=sealed)
-    row_bytes = {s.name: s.row_bytes for s in ASD.streams}
     counts = {s.name: table.numbers(s.count) for s in ASD.streams}
-    sizes = sum(counts[name] * row_bytes[name] for name in counts)
+    sizes = np.sum([counts[s.name] * s.row_bytes for s in ASD.streams], axis=0)
     parts = plan_shards(sizes.tolist(), MAX_SHARD_BYTES)
     folder.mkdir(parents=True)
     files: dict[str, SealedFile] = {}
