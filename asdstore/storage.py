@@ -17,7 +17,7 @@ import numpy as np
 from asdstore.errors import MissingError, StoreError
 from spec.facts import Piece
 
-MOST_MAPS = 1024  # arrays kept mapped; the kernel allows about 65,000 maps in a process
+MOST_MAPS = 16_384  # arrays kept mapped, of about 65,000 that the kernel allows a process
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
