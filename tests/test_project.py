@@ -21,7 +21,8 @@ def constraints() -> dict[str, str]:
 
 
 def test_core_dependencies_stay_small():
-    assert names(PROJECT["project"]["dependencies"]) == {"numpy", "zarr", "numcodecs", "tensorstore", "soundfile", "google-crc32c"}
+    core = {"numpy", "zarr", "numcodecs", "tensorstore", "soundfile", "google-crc32c"}
+    assert names(PROJECT["project"]["dependencies"]) == core
 
 
 def test_all_is_the_sum_of_the_extras():
