@@ -126,7 +126,7 @@ def preparing(folder: Path) -> Iterator[Ratio]:
 
     def loop(n: int) -> None:
         for clip in corpus.clips:
-            crops, wav = Path(clip.video, clip.sample_id), Path(clip.video, f"{clip.sample_id}.wav")
+            crops, wav = Path("train", clip.video, clip.sample_id), Path("train", clip.video, f"{clip.sample_id}.wav")
             _plain_loop(corpus.visual_root / crops, corpus.audio_root / wav, folder / f"loop_{n}_{clip.sample_id}")
 
     for once in (ours, loop):  # imports, and the files in the page cache

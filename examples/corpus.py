@@ -43,7 +43,10 @@ class Clip(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Where everything lies. `loader`, `original`, `visual_root`, `audio_root`: the clip tree; `manifest`: the other layout."""
+    """Where everything lies: `loader`, `original`, `visual_root`, `audio_root` of the clip tree, `manifest` of the other layout.
+
+    Crops are `<visual_root>/<split>/<video>/<sample id>/<time stamp>.jpg`, audio `<audio_root>/<split>/<video>/<sample id>.wav`.
+    """
 
     split: str
     loader: Path
@@ -68,7 +71,7 @@ def make_corpus(folder: str | Path, *, videos: int = 4, seconds: float = 6.0, se
     """
     root = Path(folder)
     ava, avcc = root / "ava", root / "avcc"
-    visual, audio = ava / "clips_videos" / split, ava / "clips_audios" / split
+    visual, audio = ava / "clips_videos", ava / "clips_audios"
     clips = []
     for number in range(videos):
         random = np.random.default_rng([seed, number])
@@ -77,8 +80,8 @@ def make_corpus(folder: str | Path, *, videos: int = 4, seconds: float = 6.0, se
         people = _conversation(random, seconds)
         sound = _recording(random, people, 44100 if number == 2 else 16000)
         for index, person in enumerate(people, 1):
-            track = _track(random, person, RATES[number % len(RATES)])
-            clips.append(_write_clip(random, visual / video, audio / video, f"{video}_0900_0960:{index}", track, sound))
+            track, sample_id = _track(random, person, RATES[number % len(RATES)]), f"{video}_0900_0960:{index}"
+            clips.append(_write_clip(random, visual / split / video, audio / split / video, sample_id, track, sound))
     loader, original = ava / "csv" / f"{split}_loader.csv", ava / "csv" / f"{split}_orig.csv"
     _write(loader, "".join(f"{c.sample_id}\t{c.frames}\t{c.fps}\t{c.labels.tolist()}\t{n}\n" for n, c in enumerate(clips)))
     _write(original, _original_table(clips))

@@ -36,7 +36,7 @@ def test_loader_rows_match_the_files(corpus: Corpus):
     for number, (row, clip) in enumerate(zip(rows, corpus.clips, strict=True)):
         assert row[0] == clip.sample_id and row[4] == str(number)
         assert int(row[1]) == clip.frames == len(json.loads(row[3])) == len(clip.stamps)
-        crops = sorted((corpus.visual_root / clip.video / clip.sample_id).glob("*.jpg"), key=lambda p: float(p.stem))
+        crops = sorted((corpus.visual_root / "train" / clip.video / clip.sample_id).glob("*.jpg"), key=lambda p: float(p.stem))
         assert tuple(p.stem for p in crops) == clip.stamps
         assert len(clip.sample_id[:11]) == 11 and clip.sample_id.startswith(clip.video)
 
@@ -49,7 +49,7 @@ def test_every_rate_occurs_and_both_labels_in_every_track(corpus: Corpus):
 def test_audio_spans_first_to_last_stamp(corpus: Corpus):
     rates = set()
     for clip in corpus.clips:
-        info = soundfile.info(corpus.audio_root / clip.video / f"{clip.sample_id}.wav")
+        info = soundfile.info(corpus.audio_root / "train" / clip.video / f"{clip.sample_id}.wav")
         assert abs(info.frames / info.samplerate - (clip.frames - 1) / clip.fps) < 2 / info.samplerate
         rates.add(info.samplerate)
     assert rates == {16000, 44100}
@@ -57,8 +57,9 @@ def test_audio_spans_first_to_last_stamp(corpus: Corpus):
 
 def test_crops_are_textured_not_square_and_change_size(corpus: Corpus):
     sizes = set()
-    for stamp in corpus.clips[0].stamps[::20]:
-        image = cv2.imread(str(corpus.visual_root / corpus.clips[0].video / corpus.clips[0].sample_id / f"{stamp}.jpg"))
+    clip = corpus.clips[0]
+    for stamp in clip.stamps[::20]:
+        image = cv2.imread(str(corpus.visual_root / "train" / clip.video / clip.sample_id / f"{stamp}.jpg"))
         assert image.std() > 20 and image.shape[0] != image.shape[1]
         sizes.add(image.shape)
     assert len(sizes) > 1
@@ -66,7 +67,7 @@ def test_crops_are_textured_not_square_and_change_size(corpus: Corpus):
 
 def test_the_voice_follows_the_mouth_of_the_one_who_talks(corpus: Corpus):
     for clip in corpus.clips:
-        samples, rate = soundfile.read(corpus.audio_root / clip.video / f"{clip.sample_id}.wav")
+        samples, rate = soundfile.read(corpus.audio_root / "train" / clip.video / f"{clip.sample_id}.wav")
         heard = loudness(samples, rate, clip.fps, clip.frames)
         talks = clip.labels.astype(bool)
         talks[-1] = False  # the WAV ends a frame early
