@@ -14,14 +14,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asdstore.errors import DependencyError, InputError, MissingError
 from asdstore.npyfile import map_npy
-from spec.errors import DependencyError, InputError, MissingError
 from spec.layout import SAMPLE_RATE
 from spec.timeline import start_sample
 
@@ -30,14 +31,14 @@ HELD_BYTES = 32 << 20  # of recordings kept for `window`, and of one waveform be
 MAX_CHANNELS = 8  # a two-dimensional .npy has its channels on the axis that is not longer than this
 FLOAT_LIMIT = 1.0001  # beyond this a float .npy is not audio on full scale 1
 
-Fail = Callable[..., InputError]  # InputError that knows the file and the sample
-Blocks = Callable[[int, int | None], Iterator[NDArray[np.float32]]]
+Floats = NDArray[np.float32]
+Fail = partial[InputError]  # InputError that knows the file and the sample
 
 
 class Decoded(NamedTuple):
     """A decoded file. `source_samples` and `clipped` count what was read: the whole file, or the span of an exact `window`."""
 
-    samples: NDArray[np.float32]  # [n] mono in [-1, 1]
+    samples: Floats  # [n] mono in [-1, 1]
     source_rate: int  # Hz
     source_samples: int  # decoded, per channel, at source_rate
     channels: int
@@ -54,7 +55,7 @@ class _Source(NamedTuple):
     header_samples: int
     backend: str
     seekable: bool  # blocks may start anywhere, with exact samples
-    blocks: Blocks
+    blocks: Callable[[int, int | None], Iterator[Floats]]
 
 
 def decode(path: str | os.PathLike[str], rate: int = SAMPLE_RATE, declared_rate: int = SAMPLE_RATE, start_sec: float = 0.0,
@@ -112,8 +113,7 @@ def _identity(path: Path, fail: Fail) -> tuple[str, int, int]:
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        fault = fail("audio-missing", expected="an audio file", found="nothing").fault
-        raise MissingError(fault) from None
+        raise MissingError("audio-missing", **fail.keywords, expected="an audio file", found="nothing") from None
     if not path.is_file():
         raise fail("audio-corrupt", expected="an audio file", found="a folder or device")
     return str(path), stat.st_mtime_ns, stat.st_size
@@ -126,7 +126,7 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
         raise fail("audio-rate", expected="a sample rate above 0", found=f"{source.rate} and {rate}")
     read = clipped = 0
 
-    def mono() -> Iterator[NDArray[np.float32]]:
+    def mono() -> Iterator[Floats]:
         nonlocal read, clipped
         for block in source.blocks(start, stop):
             clipped += _clamp(block, fail, start + read)
@@ -138,17 +138,19 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
     else:
         soxr = _media("soxr")
         stream = soxr.ResampleStream(source.rate, rate, 1, dtype="float32", quality="HQ")
-        samples, backend = _gathered(_resampled(mono(), stream, source.rate, rate)), f"{source.backend} / soxr {soxr.__version__} HQ"
+        samples = _gathered(_resampled(mono(), stream, source.rate, rate))
+        backend = f"{source.backend} / soxr {soxr.__version__} HQ"
     samples.flags.writeable = False  # it may be shared with later windows
     return Decoded(samples, source.rate, read, source.channels, clipped, source.header_samples, backend)
 
 
-def _clamp(block: NDArray[np.float32], fail: Fail, at: int) -> int:
+def _clamp(block: Floats, fail: Fail, at: int) -> int:
     """Clamps in place and returns how many values were beyond [-1, 1]."""
     low, high = float(block.min()), float(block.max())  # NaN goes through both
     if not np.isfinite((low, high)).all():
         bad = int(np.argmin(np.isfinite(block).all(axis=1)))
-        raise fail("audio-nan", expected="finite samples", found=f"NaN or Inf at sample {at + bad}", cure="Make the audio again.")
+        raise fail("audio-nan", expected="finite samples", found=f"NaN or Inf at sample {at + bad}",
+                   cure="Make the audio again.")
     if -1 <= low and high <= 1:
         return 0
     clipped = int(np.count_nonzero(np.abs(block) > 1))
@@ -156,7 +158,7 @@ def _clamp(block: NDArray[np.float32], fail: Fail, at: int) -> int:
     return clipped
 
 
-def _resampled(pieces: Iterable[NDArray[np.float32]], stream: Any, source_rate: int, rate: int) -> Iterator[NDArray[np.float32]]:
+def _resampled(pieces: Iterable[Floats], stream: Any, source_rate: int, rate: int) -> Iterator[Floats]:
     """Exactly ceil(rate * n / source_rate) samples for the n of all pieces: soxr gives one more or less, now and then."""
     read = written = 0
     for piece in pieces:
@@ -169,21 +171,19 @@ def _resampled(pieces: Iterable[NDArray[np.float32]], stream: Any, source_rate: 
     yield np.pad(np.clip(out, -1, 1), (0, missing - len(out)))
 
 
-def _gathered(pieces: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
+def _gathered(pieces: Iterable[Floats]) -> Floats:
     """All pieces as one array, in memory or, beyond HELD_BYTES, mapped from a temporary file that has no name."""
-    held: list[NDArray[np.float32]] = []
+    held: list[Floats] = []
     spilled = None
     size = 0
     for piece in pieces:
+        held.append(piece)
         size += piece.nbytes
-        if spilled is None and size > HELD_BYTES:
-            spilled = tempfile.TemporaryFile()
-            spilled.writelines(held)
+        if size > HELD_BYTES:
+            spilled = spilled or tempfile.TemporaryFile()
+            for part in held:
+                spilled.write(part.data)
             held.clear()
-        if spilled is None:
-            held.append(piece)
-        else:
-            spilled.write(piece)
     if spilled is None:
         return held[0] if len(held) == 1 else np.concatenate([np.empty(0, np.float32), *held])
     with spilled:
@@ -202,7 +202,7 @@ def _opened(path: Path, declared_rate: int, fail: Fail) -> Iterator[_Source]:
     import soundfile
 
     try:
-        file = soundfile.SoundFile(path)
+        file = soundfile.SoundFile(os.fsencode(path))
     except (soundfile.SoundFileError, TypeError) as why:  # TypeError: it wants a rate for the suffix .raw
         with _container(path, fail, f"libsndfile: {why}") as source:
             yield source
@@ -215,7 +215,7 @@ def _opened(path: Path, declared_rate: int, fail: Fail) -> Iterator[_Source]:
 
 
 def _sound(file: Any, backend: str) -> _Source:
-    def blocks(start: int, stop: int | None) -> Iterator[NDArray[np.float32]]:
+    def blocks(start: int, stop: int | None) -> Iterator[Floats]:
         if start:
             file.seek(min(start, file.frames))
         while stop is None or start < stop:
@@ -227,7 +227,7 @@ def _sound(file: Any, backend: str) -> _Source:
 
     # libsndfile corrects a claim that the file cannot hold, and says so only in its log: "data : 2147483647 (should be 12800)"
     claim = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
-    claimed = file.frames if claim is None or claim[2] == "0" else int(claim[1]) * file.frames // int(claim[2])
+    claimed = int(claim[1]) // (int(claim[2]) // file.frames) if claim and file.frames else file.frames
     plain = (file.format in ("WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF")
              and file.subtype.startswith(("PCM_", "FLOAT", "DOUBLE")))
     return _Source(file.samplerate, file.channels, claimed, backend, plain, blocks)
@@ -241,10 +241,13 @@ def _container(path: Path, fail: Fail, before: str) -> Iterator[_Source]:
         with av.open(f"file:{path}") as container:  # without "file:" a name that holds ":" would be taken for a protocol
             if not container.streams.audio:
                 kind = "audio-missing-stream" if container.streams.video else "audio-corrupt"
-                raise fail(kind, expected="an audio stream", found="none", cure="Give the recording's sound, or skip this video.")
+                raise fail(kind, expected="an audio stream", found="none",
+                           cure="Give the recording's sound, or skip this video.")
             stream = container.streams.audio[0]
+            if stream.codec_context is None or not stream.rate:  # nothing but its name is left of it
+                raise fail("audio-corrupt", expected="an audio stream that FFmpeg can decode", found="one without a decoder")
 
-            def blocks(_start: int, _stop: int | None) -> Iterator[NDArray[np.float32]]:
+            def blocks(_start: int, _stop: int | None) -> Iterator[Floats]:
                 planes = av.AudioResampler(format="fltp")  # changes the sample format only
                 for frame in container.decode(stream):
                     if frame.sample_rate != stream.rate or frame.layout.nb_channels != stream.channels:
@@ -260,10 +263,10 @@ def _container(path: Path, fail: Fail, before: str) -> Iterator[_Source]:
 
 
 def _npy(path: Path, declared_rate: int, fail: Fail) -> _Source:
-    array = map_npy(path, "audio", fail("audio-npy").fault.sample_id)
+    array = map_npy(path, "audio", fail.keywords["sample_id"])
     if array.dtype.kind not in "iuf" or array.ndim not in (1, 2) or (array.ndim == 2 and min(array.shape) > MAX_CHANNELS):
-        raise fail("audio-layout", expected=f"integers or floats, [samples] or with at most {MAX_CHANNELS} channels on one axis",
-                   found=f"{array.dtype} {list(array.shape)}")
+        raise fail("audio-layout", found=f"{array.dtype} {list(array.shape)}",
+                   expected=f"integers or floats, [samples] or with at most {MAX_CHANNELS} channels on one axis")
     if array.ndim == 1:
         array = array[:, None]
     elif array.shape[0] <= MAX_CHANNELS:  # [channels, samples] is tried first
@@ -271,7 +274,7 @@ def _npy(path: Path, declared_rate: int, fail: Fail) -> _Source:
     if not array.size:
         array = array.reshape(0, 1)
 
-    def blocks(start: int, stop: int | None) -> Iterator[NDArray[np.float32]]:
+    def blocks(start: int, stop: int | None) -> Iterator[Floats]:
         end = len(array) if stop is None else min(stop, len(array))
         for at in range(start, end, BLOCK):
             yield _full_scale(array[at:min(at + BLOCK, end)], fail)
@@ -279,7 +282,7 @@ def _npy(path: Path, declared_rate: int, fail: Fail) -> _Source:
     return _Source(declared_rate, array.shape[1], len(array), f"npy {array.dtype}", True, blocks)
 
 
-def _full_scale(values: NDArray[Any], fail: Fail) -> NDArray[np.float32]:
+def _full_scale(values: NDArray[Any], fail: Fail) -> Floats:
     """Float32 copy of a piece of a .npy: integers over the larger end of their range, floats as they are."""
     if values.dtype.kind != "f":
         limits = np.iinfo(values.dtype)
@@ -293,10 +296,8 @@ def _full_scale(values: NDArray[Any], fail: Fail) -> NDArray[np.float32]:
 
 def _media(name: str) -> Any:
     """The module `name` of the extra `media`."""
-    import importlib
-
     try:
-        return importlib.import_module(name)
+        return import_module(name)
     except ImportError as why:
         raise DependencyError("dependency", expected=f"the package {name}", found=str(why),
                               cure="pip install 'asdstore[media]'") from why

@@ -11,9 +11,14 @@ from asdstore.errors import FormatError, InputError, MissingError
 from asdstore.storage import map_file
 from spec.npy import MAX_HEAD, parse_header
 
+# numpy.save writes a transposed array as it lies in memory and says so; the parser of packs, which never do that, refuses it
+_TRANSPOSED, _PLAIN = b"'fortran_order': True, ", b"'fortran_order': False,"
+
 
 def map_npy(path: str | os.PathLike[str], kind: str = "npy", sample_id: str = "") -> NDArray[Any]:
-    """The array in `path`: its dtype and shape, read-only; pages are read when touched. Bytes after the data are allowed.
+    """The array in `path`: its dtype and shape, read-only; pages are read when touched.
+
+    Either memory order is read; bytes after the data are allowed.
 
     Raises: MissingError "<kind>-missing"; InputError "<kind>-npy" when the header cannot be used or the data is cut short.
 
@@ -23,10 +28,12 @@ def map_npy(path: str | os.PathLike[str], kind: str = "npy", sample_id: str = ""
     """
     try:
         data = map_file(os.fspath(path), os.path.getsize(path))
-        header = parse_header(data[:MAX_HEAD].tobytes(), path)
+        head = data[:MAX_HEAD].tobytes()
+        transposed = _TRANSPOSED in head[:head.find(b"\n") + 1]
+        header = parse_header(head.replace(_TRANSPOSED, _PLAIN, 1) if transposed else head, path)
     except FormatError as why:
         raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, offset=why.fault.offset, expected=why.fault.expected,
-                         found=why.fault.found, cure="Save it with numpy.save(path, numpy.ascontiguousarray(array)).") from why
+                         found=why.fault.found, cure="Save it again with numpy.save, as plain numbers.") from why
     except (FileNotFoundError, NotADirectoryError) as why:
         raise MissingError(f"{kind}-missing", file=path, sample_id=sample_id, expected="a npy file", found="nothing") from why
     except OSError as why:
@@ -35,4 +42,4 @@ def map_npy(path: str | os.PathLike[str], kind: str = "npy", sample_id: str = ""
     if len(data) < end:
         raise InputError(f"{kind}-npy", file=path, sample_id=sample_id, expected=f"{end} bytes", found=str(len(data)),
                          cure="The file is cut short: write it again.")
-    return np.ndarray(header.shape, header.dtype, data, header.nbytes_header)
+    return np.ndarray(header.shape, header.dtype, data, header.nbytes_header, order="F" if transposed else "C")

@@ -28,7 +28,8 @@ def crop_face(bgr_frame: NDArray[np.uint8], bbox: Sequence[float] | None, shape:
     if bbox is None:
         return np.full(shape, BLANK, np.uint8)
     if not all(map(math.isfinite, bbox)):
-        raise InputError("bbox", file=file, sample_id=sample_id, row=row, expected="four finite numbers", found=str(tuple(bbox)))
+        raise InputError("bbox", file=file, sample_id=sample_id, row=row, expected="four finite numbers",
+                         found=str(tuple(bbox)))
     import cv2
 
     x1, y1, x2, y2 = map(int, bbox)

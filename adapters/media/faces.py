@@ -34,7 +34,8 @@ def jpeg_folder_names(folder: str | os.PathLike[str], sample_id: str = "") -> Li
     try:
         found = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError) as why:
-        raise MissingError("faces-missing", file=folder, sample_id=sample_id, expected="a folder of JPEGs", found="nothing") from why
+        raise MissingError("faces-missing", file=folder, sample_id=sample_id, expected="a folder of JPEGs",
+                           found="nothing") from why
     numbers: dict[float, str] = {}
     ignored = 0
     for name in sorted(found):
@@ -81,10 +82,14 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
     faces = np.empty((len(names), *shape), np.uint8)
     for name, face in zip(names, faces, strict=True):
         data = _bytes(folder, name, sample_id)
-        picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) if data else None
+        try:
+            picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+        except cv2.error:  # an empty file, an absurd size
+            picture = None
         if picture is None:
-            raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id, expected="a JPEG that decodes whole",
-                             found=f"{len(data)} bytes that do not", cure="Extract this face again, or leave the track out.")
+            raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id,
+                             expected="a JPEG that decodes whole", found=f"{len(data)} bytes that do not",
+                             cure="Extract this face again, or leave the track out.")
         cv2.resize(picture, size, dst=face, interpolation=cv2.INTER_LINEAR)
     return faces
 
@@ -103,7 +108,7 @@ def _bytes(folder: str | os.PathLike[str], name: str, sample_id: str) -> bytes:
 def read_npy(path: str | os.PathLike[str], shape: tuple[int, int], sample_id: str = "") -> NDArray[np.uint8]:
     """The faces of a npy file, which must be uint8 [frames, *shape] already: a read-only view of the mapped file.
 
-    Raises: MissingError "faces-missing"; InputError "faces-npy" (no npy, or cut short), "faces-layout" (another dtype or shape).
+    Raises: MissingError "faces-missing"; InputError "faces-npy" (no npy, or cut short), "faces-layout" (dtype or shape).
     """
     faces = map_npy(path, "faces", sample_id)
     if faces.dtype != np.uint8 or faces.ndim != 3 or faces.shape[1:] != tuple(shape):

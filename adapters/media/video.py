@@ -31,8 +31,13 @@ def _capture(path: str | os.PathLike[str], sample_id: str) -> Iterator[Any]:
 
     if not os.path.isfile(path):
         raise MissingError("video-missing", file=path, sample_id=sample_id, expected="a video", found="nothing")
-    # the absolute path, so that FFmpeg takes no "a:b.mp4" for a protocol; FFmpeg only, so that no "%03d" is an image sequence
-    capture = cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)
+    name = os.path.abspath(path)  # so that FFmpeg takes no "a:b.mp4" for a protocol
+    try:
+        name.encode()
+    except UnicodeEncodeError as why:  # OpenCV would crash
+        raise InputError("video-name", file=path, sample_id=sample_id, expected="a name in UTF-8", found=ascii(name),
+                         cure="Rename the video.") from why
+    capture = cv2.VideoCapture(name, cv2.CAP_FFMPEG)  # FFmpeg only, so that no "%03d" is taken for an image sequence
     try:
         if not capture.isOpened():
             raise InputError("video-corrupt", file=path, sample_id=sample_id, expected="a video that FFmpeg can open",
@@ -61,13 +66,14 @@ def container_facts(path: str | os.PathLike[str], sample_id: str = "") -> Contai
 def frames(path: str | os.PathLike[str], sample_id: str = "") -> Iterator[NDArray[np.uint8]]:
     """Every frame that decodes, in order: BGR uint8 [height, width, 3].
 
-    Raises: MissingError "video-missing"; InputError "video-corrupt" when it cannot be opened, "video-empty" when no frame decodes.
+    Raises: MissingError "video-missing"; InputError "video-corrupt" when it cannot be opened, "video-name" for a name that is
+    not UTF-8, "video-empty" when no frame decodes.
     """
     with _capture(path, sample_id) as capture:
         whole, frame = capture.read()
         if not whole:
-            raise InputError("video-empty", file=path, sample_id=sample_id, expected="at least one frame", found="none that decodes",
-                             cure="Fetch or encode the video again.")
+            raise InputError("video-empty", file=path, sample_id=sample_id, expected="at least one frame",
+                             found="none that decodes", cure="Fetch or encode the video again.")
         while whole:
             yield frame
             whole, frame = capture.read()
