@@ -43,9 +43,9 @@ class Clip(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """Where everything lies: `loader`, `original`, `visual_root`, `audio_root` of the clip tree, `manifest` of the other layout.
+    """Where everything lies: the four paths of the clip tree, and the manifest of the other layout.
 
-    Crops are `<visual_root>/<split>/<video>/<sample id>/<time stamp>.jpg`, audio `<audio_root>/<split>/<video>/<sample id>.wav`.
+    Crops are <visual_root>/<split>/<video>/<sample id>/<time stamp>.jpg, audio is <audio_root>/<split>/<video>/<sample id>.wav.
     """
 
     split: str
