@@ -17,7 +17,7 @@ from asdstore import files, report
 from asdstore.records import Media, Record
 from spec import index, npy, zarr3
 from spec.document import dump_json, parse_json
-from spec.errors import AsdError, InputError
+from spec.errors import AsdError, FormatError, InputError
 from spec.layout import SHARD_NAME, Layout, Stream
 from spec.seal import SealedFile
 from spec.timeline import audio_sample_count, level, model_frame_count, pcm16
@@ -86,13 +86,14 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
 
 def finished_shard(work: Path, number: int) -> ShardFacts | None:
     """The facts of a shard that an earlier run finished: all its files are there with the sizes that they had."""
-    folder, facts = work / "pack" / SHARD_NAME.format(number), _facts_file(work, number)
-    if not folder.is_dir() or not facts.is_file():
+    folder = work / "pack" / SHARD_NAME.format(number)
+    try:
+        found = parse_json(_facts_file(work, number).read_bytes())
+        facts = ShardFacts(number, tuple(SealedFile(**entry) for entry in found["files"]), found["tally"])
+        sizes = {f"{folder.name}/{path.name}": path.stat().st_size for path in folder.iterdir()}
+    except (OSError, FormatError, KeyError, TypeError):
         return None
-    found = parse_json(facts.read_bytes(), str(facts))
-    sealed = tuple(SealedFile(**entry) for entry in found["files"])
-    sizes = {f"{folder.name}/{path.name}": path.stat().st_size for path in folder.iterdir()}
-    return ShardFacts(number, sealed, found["tally"]) if sizes == {f.name: f.bytes for f in sealed} else None
+    return facts if sizes == {file.name: file.bytes for file in facts.files} else None
 
 
 def encode(record: Record, media: Media, layout: Layout) -> Encoded:

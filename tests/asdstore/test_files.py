@@ -41,7 +41,7 @@ def test_stream_file_seals_what_it_wrote(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_stream_file_takes_arrays_of_any_shape(tmp_path: Path):
-    arrays = [np.arange(24, dtype="<i2").reshape(2, 3, 4), np.zeros((0, 5), np.uint8), np.float32([1.5])]
+    arrays = [np.arange(24, dtype="<i2").reshape(2, 3, 4), np.zeros((0, 5), np.uint8), np.ones(1, np.float32)]
     with files.StreamFile(tmp_path / "a", "a") as file:
         for array in arrays:
             file.write(array)
@@ -240,8 +240,8 @@ def test_faults_count_from_zero_and_end_with_the_context(tmp_path: Path):
 
 
 WRITERS = {
-    "os": {"rename", "renames", "replace", "remove", "removedirs", "unlink", "mkdir", "makedirs", "rmdir", "symlink", "link", "mkfifo",
-           "truncate", "ftruncate", "write", "fsync"},
+    "os": {"rename", "renames", "replace", "remove", "removedirs", "unlink", "mkdir", "makedirs", "rmdir", "symlink", "link",
+           "mkfifo", "truncate", "ftruncate", "write", "fsync"},
     "shutil": {"copy", "copy2", "copyfile", "copytree", "move", "rmtree"},
     "np": {"save", "savez", "savez_compressed", "memmap"},
 }
