@@ -5,7 +5,7 @@ The evaluation joins on the text of a time stamp and on the box, so rows are kep
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +96,7 @@ def parse_truth(cells: list[str], columns: int) -> tuple[str, float, int]:
     return cells[7], numbers[0], SPEAKING[cells[6]]
 
 
-def check_truth(truth: Truth, sample_id: str, labels: bytes, frame_stamps: list[float]) -> list[Fault]:
+def check_truth(truth: Truth, sample_id: str, labels: bytes, frame_stamps: Sequence[float]) -> list[Fault]:
     """What is wrong between a track (labels and the time stamps of its frames) and its ground truth, if anything.
 
     >>> t = Truth({"a": array("d", [2.0, 1.0])}, {"a": bytearray([1, 0])}, b"", [], 0)
