@@ -1,0 +1,232 @@
+"""What a pack holds, in figures: a short table, and the report of levels by dataset, stored and as the loader normalises them.
+
+Only columns of the index are read, and only by array operations.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spec.timeline import MODEL_FPS, SILENCE, gain
+
+if TYPE_CHECKING:
+    from asdstore.pack import Pack
+
+PERCENTILES = (0, 1, 50, 95, 99, 100)
+TARGET_DBFS, MAX_GAIN_DB, PEAK_LIMIT = -25.0, 20.0, 0.99  # of the format's normalisation
+NEAR_SILENCE = 10 ** (-60 / 20)  # rms below which a track is hardly speech
+LARGE_MEAN = 0.01  # |mean| of a waveform on full scale 1 that a recording should not have
+LARGE_DIFFERENCE = 3.0  # dB between the median normalised RMS of two datasets
+EXAMPLES = 3  # ids named where something deserves a look
+NOT_SEALED = "not sealed: exchanged or altered files cannot be detected"
+
+Columns = Mapping[str, np.ndarray]
+Numbers = NDArray[np.float64]
+
+
+class Look(NamedTuple):
+    """Something that deserves a look: which dataset, what, how many of its tracks, the ids of the first."""
+
+    dataset: str
+    what: str
+    tracks: int
+    share: float
+    samples: tuple[str, ...]
+
+
+class DatasetLevels(NamedTuple):
+    """The figures of one dataset. `spreads[quantity]` has the percentiles of PERCENTILES over its tracks."""
+
+    dataset: str
+    tracks: int
+    frames: int
+    seconds: float
+    speaking: float  # share of the frames
+    fps: dict[float, int]  # tracks at each rate
+    spreads: dict[str, tuple[float, ...]]
+
+
+class Levels(NamedTuple):
+    """The level report: figures of every dataset, and what deserves a look."""
+
+    datasets: tuple[DatasetLevels, ...]
+    looks: tuple[Look, ...]
+
+
+def levels(columns: Columns) -> Levels:
+    """The level report of an index: `columns[name]` is an array [tracks], as `pack.index` gives it.
+
+    Quantities: seconds, fps, peak, rms, mean (absolute), gain_db, normalised_peak, normalised_rms, speaking_ratio; levels on
+    full scale 1. Normalised is what the loader makes of a track: mean removed, then the format's gain.
+    """
+    names = np.asarray(columns["dataset"])
+    found, looks = [], []
+    for name in np.unique(names):
+        own = {key: columns[key][names == name] for key in _USED}
+        found.append(_figures(str(name), own))
+        looks += _looks(str(name), own)
+    return Levels(tuple(found), (*looks, *_differences(found)))
+
+
+_USED = ("sample_id", "source_fps", "source_frames", "audio_mean", "audio_rms", "audio_peak", "speaking_ratio")
+
+
+def _figures(name: str, own: Columns) -> DatasetLevels:
+    frames, fps, rms, peak = (own[key] for key in ("source_frames", "source_fps", "audio_rms", "audio_peak"))
+    with np.errstate(all="ignore"):  # a damaged index may hold any number
+        factor, seconds = gain(rms, peak), frames / fps
+        quantities = {"seconds": seconds, "fps": fps, "peak": peak, "rms": rms, "mean": np.abs(own["audio_mean"]),
+                      "gain_db": 20 * np.log10(factor), "normalised_peak": peak * factor, "normalised_rms": rms * factor,
+                      "speaking_ratio": own["speaking_ratio"]}
+        spreads = {key: tuple(np.percentile(values, PERCENTILES).tolist()) for key, values in quantities.items()}
+        speaking = float(np.sum(own["speaking_ratio"] * frames) / np.sum(frames))
+    rates, counts = np.unique(fps, return_counts=True)
+    return DatasetLevels(name, len(frames), int(frames.sum()), float(seconds.sum()), speaking,
+                         dict(zip(rates.tolist(), counts.tolist(), strict=True)), spreads)
+
+
+def _looks(name: str, own: Columns) -> list[Look]:
+    rms, peak, ratio = own["audio_rms"], own["audio_peak"], own["speaking_ratio"]
+    with np.errstate(all="ignore"):
+        heard = (rms > SILENCE) & (peak > SILENCE)
+        target, cap, limit = 10 ** (TARGET_DBFS / 20) / rms, 10 ** (MAX_GAIN_DB / 20), PEAK_LIMIT / peak
+        short = own["source_frames"] / own["source_fps"] * MODEL_FPS + 1e-9 < 1
+    found = (
+        ("silence, not amplified", ~heard),
+        ("near silence (RMS below -60 dBFS)", heard & (rms < NEAR_SILENCE)),
+        ("gain held by the peak limit of 0.99", heard & (limit < np.minimum(target, cap))),
+        ("gain held by the cap of +20 dB", heard & (cap < np.minimum(target, limit))),
+        (f"large DC (mean beyond {LARGE_MEAN})", np.abs(own["audio_mean"]) > LARGE_MEAN),
+        ("peak beyond full scale", peak > 1.0001),
+        ("no frame labelled as speech", ratio == 0),
+        ("every frame labelled as speech", ratio == 1),
+        ("shorter than one model frame: gives no chunk", short),
+    )
+    return [Look(name, what, int(mask.sum()), float(mask.mean()), tuple(map(str, own["sample_id"][mask][:EXAMPLES])))
+            for what, mask in found if mask.any()]
+
+
+def _differences(found: list[DatasetLevels]) -> list[Look]:
+    """The datasets whose median normalised RMS is far from the loudest one's."""
+    medians = {one.dataset: _db(one.spreads["normalised_rms"][PERCENTILES.index(50)]) for one in found}
+    loudest = max(medians, key=lambda name: medians[name], default="")
+    return [Look(one.dataset, f"median normalised RMS {medians[one.dataset]:.1f} dBFS, {loudest} has {medians[loudest]:.1f}",
+                 one.tracks, 1.0, ()) for one in found if medians[loudest] - medians[one.dataset] > LARGE_DIFFERENCE]
+
+
+def _db(value: float) -> float:
+    return 20 * math.log10(value) if value > 0 else -math.inf
+
+
+# ---- as text
+
+_ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("length, s", "seconds", lambda v: f"{v:.2f}"), ("rate, fps", "fps", lambda v: f"{v:.6g}"),
+    ("speaking ratio", "speaking_ratio", lambda v: f"{v:.3f}"), ("stored peak", "peak", lambda v: f"{v:.4f}"),
+    ("normalised peak", "normalised_peak", lambda v: f"{v:.4f}"), ("stored RMS, dBFS", "rms", lambda v: f"{_db(v):.1f}"),
+    ("normalised RMS, dBFS", "normalised_rms", lambda v: f"{_db(v):.1f}"), ("gain, dB", "gain_db", lambda v: f"{v:+.1f}"),
+    ("stored mean, absolute", "mean", lambda v: f"{v:.5f}"),
+)
+
+
+def text(report: Levels) -> str:
+    """The level report as a table for each dataset, then what deserves a look."""
+    blocks = [_table(one) for one in report.datasets]
+    if report.looks:
+        blocks.append("\n".join(["What deserves a look", *(f"  {_said(look)}" for look in report.looks)]))
+    return "\n\n".join(blocks)
+
+
+def _table(one: DatasetLevels) -> str:
+    head = (f"Levels of {one.dataset}: {_many(one.tracks, 'track')}, {one.seconds / 3600:.3f} h, {one.frames:,} frames, "
+            f"{_rates(one.fps)}, {one.speaking:.1%} of the frames speak")
+    rows = [["percentile", *map(str, PERCENTILES)]]
+    rows += [[title, *map(form, one.spreads[key])] for title, key, form in _ROWS]
+    return "\n".join([head, *aligned(rows)])
+
+
+def _said(look: Look) -> str:
+    ids = f": {', '.join(look.samples)}{' ...' if look.tracks > len(look.samples) else ''}" if look.samples else ""
+    return f"{look.dataset}: {look.what}, {_many(look.tracks, 'track')} ({look.share:.1%}){ids}"
+
+
+def _rates(fps: dict[float, int], most: int = 4) -> str:
+    """The most frequent rates with their tracks.
+
+    >>> _rates({25.0: 7}), _rates({25.0: 7, 29.97: 9})
+    ('25 fps', '29.97 (9) and 25 (7) fps')
+    """
+    ordered = sorted(fps.items(), key=lambda item: -item[1])
+    shown = [f"{rate:.6g}" + (f" ({tracks})" if len(fps) > 1 else "") for rate, tracks in ordered[:most]]
+    if len(fps) > most:
+        shown.append(f"{len(fps) - most} other" + ("s" if len(fps) > most + 1 else ""))
+    return f"{', '.join(shown[:-1])} and {shown[-1]} fps" if len(shown) > 1 else f"{shown[0]} fps"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def aligned(rows: list[list[str]], left: tuple[int, ...] = (0,)) -> list[str]:
+    """Lines of a table, indented; the columns in `left` to the left, the others to the right.
+
+    >>> aligned([["a", "b"], ["long", "1"]])
+    ['  a     b', '  long  1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = [[cell.ljust(w) if k in left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
+             for row in rows]
+    return ["  " + "  ".join(row).rstrip() for row in cells]
+
+
+# ---- as values for JSON
+
+def document(report: Levels) -> dict[str, Any]:
+    """The level report as a JSON object; a number that JSON does not have (of a damaged index) is null."""
+    datasets = [one._asdict() | {
+        "fps": {f"{rate:.12g}": tracks for rate, tracks in one.fps.items()},
+        "spreads": {key: dict(zip(map(str, PERCENTILES), map(_finite, values), strict=True))
+                    for key, values in one.spreads.items()},
+        "seconds": _finite(one.seconds), "speaking": _finite(one.speaking)} for one in report.datasets]
+    return {"datasets": datasets, "looks": [look._asdict() for look in report.looks]}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# ---- the pack at a glance
+
+def describe(pack: Pack) -> str:
+    """A short text table of a pack: tracks, hours, datasets, rates and lengths, and what is unusual about it."""
+    columns = {key: pack.index[key] for key in ("dataset", "sample_id", "source_fps", "source_frames", "speaking_ratio")}
+    frames, names = columns["source_frames"], columns["dataset"]
+    with np.errstate(all="ignore"):
+        seconds = frames / columns["source_fps"]
+        short = seconds * MODEL_FPS + 1e-9 < 1
+    rows = [["dataset", "tracks", "hours", "frames", "shortest", "median", "longest", "speaking", "rates"]]
+    for name in np.unique(names):
+        own = names == name
+        rates, counts = np.unique(columns["source_fps"][own], return_counts=True)
+        speaking = np.sum(columns["speaking_ratio"][own] * frames[own]) / max(1, np.sum(frames[own]))
+        rows.append([str(name), f"{own.sum():,}", f"{seconds[own].sum() / 3600:.3f}", f"{frames[own].sum():,}",
+                     *(f"{np.percentile(seconds[own], p):.2f} s" for p in (0, 50, 100)), f"{speaking:.1%}",
+                     _rates(dict(zip(rates.tolist(), counts.tolist(), strict=True)))])
+    streams = ", ".join(f"{s.name} {np.dtype(s.dtype).name} {'x'.join(map(str, s.item_shape))}".rstrip()
+                        for s in pack.layout.streams)
+    head = [", ".join(pack.paths), f"{pack.layout.format} {pack.layout.version}: {streams}",
+            f"{_many(len(pack), 'track')}, {seconds.sum() / 3600:.3f} h, {'sealed' if pack.sealed else NOT_SEALED}"]
+    ids, counts = np.unique(columns["sample_id"], return_counts=True)
+    unusual = [*_named("{} with the sample id of another one", ids[counts > 1], counts[counts > 1].sum()),
+               *_named("{} shorter than one model frame", columns["sample_id"][short], short.sum())]
+    return "\n".join([*head, *unusual, *aligned(rows, left=(0, len(rows[0]) - 1))])
+
+
+def _named(sentence: str, ids: np.ndarray, tracks: int) -> list[str]:
+    """A line that counts tracks and names the first ids, or no line for no track."""
+    dots = " ..." if len(ids) > EXAMPLES else ""
+    return [f"{sentence.format(_many(int(tracks), 'track'))}: {', '.join(map(str, ids[:EXAMPLES]))}{dots}"] if tracks else []
