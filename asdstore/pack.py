@@ -151,7 +151,7 @@ class Pack(Sequence):
         self._parts = np.cumsum([len(p) for p in parts])  # type: ignore[arg-type]
         self.storage = Storage([_source(array, facts) for facts in gathered for shard in facts.arrays for array in shard])
         self._views = {stream.name: self._viewer(k) for k, stream in enumerate(self.layout.streams)}
-        self._digests = tuple(_digest(f) for f in gathered)
+        self._gathered = tuple(gathered)
         self.rows: range | memoryview = range(len(self.all))
 
     # Sequence ------------------------------------------------------------------------------------------------------------
@@ -272,6 +272,10 @@ class Pack(Sequence):
         return view
 
     # Identity ------------------------------------------------------------------------------------------------------------
+    @cached_property
+    def _digests(self) -> tuple[str, ...]:
+        return tuple(_digest(facts) for facts in self._gathered)
+
     @cached_property
     def digest(self) -> str:
         """sha256 that identifies the content: of the seals, or of manifest, indexes and sizes where there is no seal."""

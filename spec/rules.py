@@ -95,21 +95,27 @@ def _coverage(facts: Facts) -> Iterator[Fault]:
         index = facts.index
         assert index is not None
         first, count = index.numbers(stream.offset), index.numbers(stream.count)
-        order = np.lexsort((count, first, index.shard))
+        order = np.arange(len(index))
+        if np.any(_uncovered(index.shard, first, first + count)):  # not in order of the offsets: put them in order
+            order = np.lexsort((count, first, index.shard))
         shard, start, stop = index.shard[order], first[order], (first + count)[order]
-        new = np.append(True, shard[1:] != shard[:-1]) if len(order) else np.empty(0, bool)
-        before = np.where(new, 0, np.append(0, stop[:-1])) if len(order) else stop
-        bad = np.zeros(len(order), bool)
-        bad[order] = start != before
-        yield from _row_faults(facts, bad, "coverage", lambda i, s=stream, f=first:
+        bad = _uncovered(shard, start, stop)
+        yield from _row_faults(facts, np.sort(order[bad]), "coverage", lambda i, s=stream, f=first:
                                (f"{s.file} covered without gap or overlap", f"{s.offset} {f[i]}"))
-        last = np.append(new[1:], True) if len(order) else new
-        for at in np.flatnonzero(last & (stop != rows[order]) & ~bad[order]):
+        last = np.append(shard[1:] != shard[:-1], True)
+        for at in np.flatnonzero(last & (stop != rows[order]) & ~bad):
             file = f"{facts.shards[int(shard[at])]}/{stream.file}"
             yield Fault("coverage", file, expected=f"{stop[at]} rows, the end of the last sample", found=str(rows[order][at]))
     if facts.index is not None:
-        for number in set(range(len(facts.shards))) - set(np.unique(facts.index.shard).tolist()):
+        for number in sorted(set(range(len(facts.shards))) - set(np.unique(facts.index.shard).tolist())):
             yield Fault("coverage", f"{facts.shards[number]}/index.json", expected="at least one sample", found="none")
+
+
+def _uncovered(shard: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Where a row does not begin at the end of the one before it, or at 0 in a new shard: bool [rows]."""
+    before = np.append(0, stop[:-1])[:len(stop)]
+    before[1:][shard[1:] != shard[:-1]] = 0
+    return start != before
 
 
 def _values(facts: Facts) -> Iterator[Fault]:
@@ -167,9 +173,9 @@ def _located(facts: Facts) -> Iterator[tuple[Stream, np.ndarray]]:
 
 
 def _row_faults(facts: Facts, bad: np.ndarray, kind: str, says: Callable[[int], tuple[str, str]]) -> Iterator[Fault]:
-    """A fault for each index row where `bad`; `says(row)` gives expected and found."""
+    """A fault for each index row in `bad`, row numbers or a bool [rows]; `says(row)` gives expected and found."""
     assert facts.index is not None
-    for i in np.flatnonzero(bad).tolist():
+    for i in (np.flatnonzero(bad) if bad.dtype == bool else bad).tolist():
         file, row = facts.index_file(i)
         expected, found = says(i)
         yield Fault(kind, file, facts.index.texts("sample_id")[i], row, expected=expected, found=found)

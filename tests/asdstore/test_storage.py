@@ -1,4 +1,4 @@
-"""Mapped arrays: bounded, without descriptors, right in threads, forks and spawned processes, and never a SIGBUS by a cut file."""
+"""Mapped arrays: bounded, without descriptors, right in threads, forks and spawned processes."""
 from __future__ import annotations
 
 import concurrent.futures
