@@ -67,8 +67,9 @@ def _read(root: str, name: str) -> bytes:
     try:
         with open(os.path.join(root, name), "rb") as file:
             return file.read()
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise MissingError("missing", file=name, expected="the file", found="none", cure="Restore it or pack again.") from None
+    except OSError as e:
+        raise MissingError("missing", file=name, expected="a file that can be read", found=e.strerror or "none",
+                           cure="Restore it or pack again.") from None
 
 
 def _caught(read: Callable[[], Any], faults: list[Fault]) -> Any:
