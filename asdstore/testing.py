@@ -1,4 +1,6 @@
-"""Fault injection for tests of programs that write packs: a disk that fails, or a process that dies, at any chosen operation.
+"""For tests of programs that write or read packs: a made-up corpus, and faults at any chosen operation on the disk.
+
+    pack = write_pack(folder, testing.records(), testing.load, layout=testing.LAYOUT, max_shard_bytes=60_000)
 
     with testing.faults() as trace:                      # how many operations are there, and which?
         write_pack(...)
@@ -9,15 +11,23 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asdstore import files
+import numpy as np
 
+from asdstore import files
+from asdstore.records import Media, Record
+from spec.layout import ASD
+from spec.timeline import audio_sample_count
+
+LAYOUT = ASD.with_face_shape((8, 6))  # faces so small that a whole pack is written in milliseconds
+LENGTHS = ((40, 25.0), (9, 29.97), (1, 30.0), (61, 24.0), (33, 25.0), (12, 59.94), (50, 30.0))  # the third has no model frame
 ERRORS = {"disk-full": errno.ENOSPC, "quota": errno.EDQUOT, "io": errno.EIO, "interrupt": errno.EINTR}
 FAULTS = (*ERRORS, "short-write", "kill")
 NEED_ROOM = ("open", "write", "fsync", "mkdir", "rename")
@@ -66,3 +76,24 @@ def faults(fault: str = "", at: int = -1, *, after: bool = False, lasting: bool 
         yield trace
     finally:
         files._system = real
+
+
+def records(lengths: Sequence[tuple[int, float]] = LENGTHS) -> list[Record]:
+    """Made-up tracks of (frames, fps) each: of two datasets, two to a recording, ids that are not ASCII."""
+    return [Record("ava" if n % 2 else "wasd", f"vidéo_{n // 2}:{n}", fps, frames, n / 4, f"vidéo_{n // 2}", n)
+            for n, (frames, fps) in enumerate(lengths)]
+
+
+def load(record: Record) -> Media:
+    """Random media of a made-up track for LAYOUT, always the same; the audio is up to 300 samples too short or too long."""
+    random = np.random.default_rng(int(str(record.source)))
+    samples = max(1, audio_sample_count(record.frames, record.fps) + int(random.integers(-300, 300)))
+    return Media(random.integers(0, 256, (record.frames, *LAYOUT.face_shape), np.uint8),
+                 random.normal(0, 0.3, samples).astype(np.float32), random.integers(0, 2, record.frames, np.uint8),
+                 {"gaps": 1, "decoder": "made up", "seconds": 0.5})
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """sha256 of every file in a folder, by its name."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

@@ -1,14 +1,10 @@
-"""asdstore.writer without faults: the bytes of a pack, what is refused, resuming, overwriting, memory."""
+"""asdstore.writer: the bytes of a pack and its report, what is refused, memory. Stopping and targets: test_publish.py."""
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,38 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import asdstore
-from asdstore import files, shards
-from asdstore.errors import AsdError, InputError, StoreError
+from asdstore import files, testing
+from asdstore.errors import AsdError, InputError
 from asdstore.records import Media, Record, check_records
+from asdstore.testing import LAYOUT, digests, load
 from asdstore.writer import write_pack
 from spec import index, seal, zarr3
 from spec.layout import ASD
 from spec.plan import plan_shards, track_bytes
 from spec.timeline import audio_sample_count, level, pcm16
 
-SMALL = ASD.with_face_shape((8, 6))
-LENGTHS = ((40, 25.0), (9, 29.97), (1, 30.0), (61, 24.0), (33, 25.0), (12, 59.94), (50, 30.0))
-RECORDS = [Record("ava" if n % 2 else "wasd", f"vidéo_{n // 2}:{n}", fps, frames, n / 4, f"vidéo_{n // 2}", n)
-           for n, (frames, fps) in enumerate(LENGTHS)]
+RECORDS = testing.records()
 SHARD_BYTES = 60_000
 
 
-def load(record: Record) -> Media:
-    random = np.random.default_rng(int(str(record.source)))
-    samples = audio_sample_count(record.frames, record.fps) + int(random.integers(-300, 300))
-    return Media(random.integers(0, 256, (record.frames, 8, 6), np.uint8),
-                 random.normal(0, .3, max(samples, 1)).astype(np.float32),
-                 random.integers(0, 2, record.frames, np.uint8), {"gaps": 1, "decoder": "made up", "seconds": np.float64(.5)})
-
-
 def write(target: Path, records: Sequence[Record] = RECORDS, load: Any = load, **options: Any) -> Path:
-    return write_pack(target, records, load, **{"layout": SMALL, "max_shard_bytes": SHARD_BYTES} | options)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """sha256 of every file in a folder."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return write_pack(target, records, load, **{"layout": LAYOUT, "max_shard_bytes": SHARD_BYTES} | options)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +80,7 @@ def test_a_record_without_recording_has_no_such_field(tmp_path: Path):
 
 def test_arrays_are_zarr_shards(pack: Path):
     for folder in pack.glob("shard-*"):
-        for stream in SMALL.streams:
+        for stream in LAYOUT.streams:
             data = (folder / stream.file).read_bytes()
             rows = len(np.load(folder / stream.file))
             chunk = stream.chunk_rows(rows)
@@ -114,7 +94,7 @@ def test_arrays_are_zarr_shards(pack: Path):
 
 def test_seal_names_every_file(pack: Path):
     sealed = seal.parse((pack / "seal.json").read_bytes())
-    assert {file.name: file.sha256 for file in sealed.files} == {k: v for k, v in contents(pack).items() if k != "seal.json"}
+    assert {file.name: file.sha256 for file in sealed.files} == {k: v for k, v in digests(pack).items() if k != "seal.json"}
     assert "columns/source_fps.npy" in sealed.named()
     assert [file.name for file in sealed.files] == sorted(file.name for file in sealed.files)
 
@@ -160,7 +140,8 @@ def test_callers_report_and_extras_are_in_the_pack_and_sealed(tmp_path: Path):
     assert "ground_truth.csv" in seal.parse((pack / "seal.json").read_bytes()).named()
 
 
-@pytest.mark.parametrize("name", ["seal.json", "dataset.json", "report.json", "columns", "shard-9", "../a", "a/b", "", ".a", "a:b"])
+@pytest.mark.parametrize("name", [
+    "seal.json", "dataset.json", "report.json", "columns", "shard-9", "../a", "a/b", "", ".hidden", "a:b"])
 def test_extras_cannot_take_the_names_of_the_pack(tmp_path: Path, name: str):
     with pytest.raises(InputError) as found:
         write(tmp_path / "pack", extras={name: b""})
@@ -217,20 +198,21 @@ def test_plan_is_the_law_of_the_original(sizes: list[int], most: int):
 
 
 def test_shards_hold_what_the_plan_says(pack: Path):
-    sizes = [track_bytes(r.frames, r.fps, SMALL) for r in RECORDS]
+    sizes = [track_bytes(r.frames, r.fps, LAYOUT) for r in RECORDS]
     for folder, part in zip(sorted(pack.glob("shard-*")), plan_shards(sizes, SHARD_BYTES), strict=True):
         rows = json.loads((folder / "index.json").read_text())
         assert [row["sample_id"] for row in rows] == [RECORDS[n].sample_id for n in part]
-        stored = sum(np.load(folder / s.file).nbytes for s in SMALL.streams)
+        stored = sum(np.load(folder / s.file).nbytes for s in LAYOUT.streams)
         assert stored == sum(sizes[n] for n in part) and (stored <= SHARD_BYTES or len(part) == 1)
 
 
 # --- what is refused ---
 
 @pytest.mark.parametrize(("change", "kind"), [
-    ({"sample_id": RECORDS[0].sample_id}, "duplicate-id"), ({"sample_id": ""}, "sample-id"), ({"sample_id": "\udc80"}, "sample-id"),
-    ({"recording": "a\x00"}, "sample-id"), ({"frames": 0}, "frames"), ({"frames": -3}, "frames"), ({"frames": 2.0}, "frames"),
-    ({"fps": 0.0}, "fps"), ({"fps": np.nan}, "fps"), ({"start_sec": -1.0}, "start"), ({"start_sec": np.inf}, "start")])
+    ({"sample_id": RECORDS[0].sample_id}, "duplicate-id"), ({"sample_id": ""}, "sample-id"),
+    ({"sample_id": "\udc80"}, "sample-id"), ({"recording": "a\x00"}, "sample-id"),
+    ({"frames": 0}, "frames"), ({"frames": -3}, "frames"), ({"frames": 2.0}, "frames"), ({"fps": 0.0}, "fps"),
+    ({"fps": np.nan}, "fps"), ({"start_sec": -1.0}, "start"), ({"start_sec": np.inf}, "start")])
 def test_bad_records_are_refused_before_anything_is_loaded(tmp_path: Path, change: dict[str, Any], kind: str):
     loaded = []
     with pytest.raises(InputError) as found:
@@ -288,191 +270,6 @@ def test_what_goes_wrong_in_loading_names_the_sample(tmp_path: Path, error: Exce
     assert RECORDS[0].sample_id in named
 
 
-# --- the same bytes, whoever does the work ---
-
-def backwards(function: Any, tasks: Sequence[Any]) -> Iterator[Any]:
-    yield from map(function, reversed(tasks))
-
-
-def in_processes(function: Any, tasks: Sequence[Any]) -> Iterator[Any]:
-    with ProcessPoolExecutor(2) as pool:
-        yield from pool.map(function, tasks)
-
-
-@pytest.mark.parametrize("run", [backwards, in_processes])
-def test_bytes_do_not_depend_on_the_engine(pack: Path, tmp_path: Path, run: Any):
-    seen: list[Record] = []
-    assert contents(write(tmp_path / "other", run=run, progress=seen.append)) == contents(pack)
-    assert sorted(seen) == sorted(RECORDS)
-    assert os.listdir(tmp_path) == ["other"]
-
-
-def test_tasks_and_facts_pickle(tmp_path: Path):
-    task = shards.ShardTask(0, tuple(RECORDS), load, SMALL, tmp_path)
-    assert pickle.loads(pickle.dumps(task)) == task
-
-
-def test_an_engine_that_loses_a_shard_is_an_error(tmp_path: Path):
-    def lossy(function: Any, tasks: Sequence[Any]) -> Iterator[Any]:
-        yield from map(function, tasks[1:])
-
-    with pytest.raises(RuntimeError, match="4 of 5 shards"):
-        write(tmp_path / "pack", run=lossy)
-    assert not (tmp_path / "pack").exists()
-
-
-def test_progress_is_told_of_every_track_as_it_is_written(tmp_path: Path):
-    events: list[str] = []
-
-    def loud(record: Record) -> Media:
-        events.append(f"load {record.source}")
-        return load(record)
-
-    write(tmp_path / "pack", load=loud, progress=lambda record: events.append(f"done {record.source}"))
-    assert events == [f"{verb} {n}" for n in range(7) for verb in ("load", "done")]
-
-
-# --- resuming ---
-
-class Stop(Exception):
-    pass
-
-
-def stopping(record: Record, at: int, loaded: list[int]) -> Media:
-    if record.source == at:
-        raise Stop
-    loaded.append(int(str(record.source)))
-    return load(record)
-
-
-def interrupted(target: Path, at: int, **options: Any) -> None:
-    with pytest.raises(Stop):
-        write(target, load=partial(stopping, at=at, loaded=[]), **options)
-
-
-def test_a_rerun_keeps_finished_shards(pack: Path, tmp_path: Path):
-    interrupted(tmp_path / "pack", at=5)
-    assert sorted(os.listdir(tmp_path)) == [".pack.partial"]
-    first_left = next(part.start for part in plan_shards([track_bytes(r.frames, r.fps, SMALL) for r in RECORDS], SHARD_BYTES)
-                      if 5 in part)
-    assert first_left > 0
-    loaded: list[int] = []
-    seen: list[Record] = []
-    write(tmp_path / "pack", load=partial(stopping, at=-1, loaded=loaded), progress=seen.append)
-    assert loaded == list(range(first_left, 7)) and seen == RECORDS
-    assert contents(tmp_path / "pack") == contents(pack)
-    assert os.listdir(tmp_path) == ["pack"]
-
-
-@pytest.mark.parametrize("change", [{"sources": "other"}, {"max_shard_bytes": SHARD_BYTES + 1}, {"records": RECORDS[:-1]},
-                                    {"records": [*RECORDS[:-1], RECORDS[-1]._replace(source=99)]}])
-def test_a_rerun_with_another_plan_starts_clean(tmp_path: Path, change: dict[str, Any]):
-    interrupted(tmp_path / "pack", at=5, sources="one")
-    loaded: list[int] = []
-    changed: dict[str, Any] = {"sources": "one"} | change
-    write(tmp_path / "pack", load=partial(stopping, at=-1, loaded=loaded), **changed)
-    assert loaded[0] == 0
-    assert contents(tmp_path / "pack") == contents(write(tmp_path / "fresh", **changed))
-
-
-@pytest.mark.parametrize("damage", ["short", "long", "lost", "more", "facts lost", "facts broken"])
-def test_a_finished_shard_of_another_size_is_written_again(pack: Path, tmp_path: Path, damage: str):
-    interrupted(tmp_path / "pack", at=5)
-    shard, facts = tmp_path / ".pack.partial/pack/shard-000000", tmp_path / ".pack.partial/facts/000000.json"
-    data = (shard / "faces.npy").read_bytes()
-    if damage in ("short", "long"):
-        (shard / "faces.npy").write_bytes(data[:-1] if damage == "short" else data + b"\0")
-    elif damage == "lost":
-        (shard / "labels.npy").unlink()
-    elif damage == "more":
-        (shard / "thumbs.db").touch()
-    elif damage == "facts lost":
-        facts.unlink()
-    else:
-        facts.write_bytes(facts.read_bytes()[:-9])
-    assert contents(write(tmp_path / "pack")) == contents(pack)
-
-
-def test_leftovers_of_a_stopped_run_never_reach_the_pack(pack: Path, tmp_path: Path):
-    interrupted(tmp_path / "pack", at=5, extras={"old.csv": b""})
-    work = tmp_path / ".pack.partial"
-    (work / "building-000000-1").mkdir()
-    (work / "pack" / "old.csv").touch()
-    (work / "pack" / "columns").mkdir()
-    (work / "pack" / "columns" / "old.npy").touch()
-    assert contents(write(tmp_path / "pack")) == contents(pack)
-
-
-# --- targets ---
-
-def test_an_empty_folder_or_a_new_one_deep_down_is_a_target(pack: Path, tmp_path: Path):
-    (tmp_path / "empty").mkdir()
-    assert contents(write(tmp_path / "empty")) == contents(pack)
-    assert contents(write(tmp_path / "a" / "b" / "c")) == contents(pack)
-
-
-def test_a_link_to_a_folder_is_followed(pack: Path, tmp_path: Path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "link").symlink_to("elsewhere", target_is_directory=True)
-    assert write(tmp_path / "link") == tmp_path / "elsewhere"
-    assert (tmp_path / "link").is_symlink() and contents(tmp_path / "elsewhere") == contents(pack)
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_what_is_no_pack_is_never_replaced(tmp_path: Path, what: str, overwrite: bool):
-    target = tmp_path / "home"
-    if what == "file":
-        target.write_text("mine")
-    else:
-        (target / "photos").mkdir(parents=True)
-    with pytest.raises(StoreError) as found:
-        write(target, overwrite=overwrite)
-    assert found.value.kind == "exists" and os.listdir(tmp_path) == ["home"]
-    assert target.read_text() == "mine" if what == "file" else os.listdir(target) == ["photos"]
-
-
-def test_a_pack_is_replaced_only_when_asked_and_only_when_the_new_one_is_complete(pack: Path, tmp_path: Path):
-    target = write(tmp_path / "pack", RECORDS[:3])
-    old = contents(target)
-    with pytest.raises(StoreError) as found:
-        write(target)
-    assert found.value.kind == "exists" and contents(target) == old and os.listdir(tmp_path) == ["pack"]
-    interrupted(target, at=6, overwrite=True)
-    assert contents(target) == old
-    mapped = np.load(target / "shard-000000" / "faces.npy", mmap_mode="r")
-    before = mapped.copy()
-    assert contents(write(target, overwrite=True)) == contents(pack)
-    assert os.listdir(tmp_path) == ["pack"]
-    np.testing.assert_array_equal(mapped, before)  # who has the old pack open keeps reading it
-
-
-def test_a_target_that_appears_meanwhile_is_not_replaced(tmp_path: Path):
-    def intrude(record: Record) -> Media:
-        (tmp_path / "pack").mkdir(exist_ok=True)
-        (tmp_path / "pack" / "mine").touch()
-        return load(record)
-
-    with pytest.raises(StoreError) as found:
-        write(tmp_path / "pack", load=intrude)
-    assert found.value.kind == "exists" and os.listdir(tmp_path / "pack") == ["mine"]
-
-
-def test_a_second_writer_is_refused_and_the_first_one_is_not_disturbed(pack: Path, tmp_path: Path):
-    refused: list[str] = []
-
-    def meanwhile(record: Record) -> Media:
-        if record.source == 5:
-            code = "import sys; sys.path[:0] = [{!r}, {!r}]; import test_writer as t; t.write(t.Path({!r}))".format(
-                str(Path(__file__).parent), str(Path(asdstore.__file__).parent.parent), str(tmp_path / "pack"))
-            refused.append(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr)
-        return load(record)
-
-    assert contents(write(tmp_path / "pack", load=meanwhile)) == contents(pack)
-    assert "StoreError" in refused[0] and "[locked]" in refused[0]
-    assert os.listdir(tmp_path) == ["pack"]
-
-
 # --- memory ---
 
 def large(record: Record) -> Media:
@@ -502,5 +299,5 @@ def test_index_of_many_shards_is_read_back_in_order(tmp_path: Path):
     records = [Record("d", f"t{n}", 25.0, 1, 0.0, "r", n) for n in range(30)]
     pack = write(tmp_path / "pack", records, max_shard_bytes=1)
     assert len(list(pack.glob("shard-*"))) == 30
-    found = index.concat([index.parse((pack / f"shard-{n:06d}/index.json").read_bytes(), SMALL, n) for n in range(30)])
+    found = index.concat([index.parse((pack / f"shard-{n:06d}/index.json").read_bytes(), LAYOUT, n) for n in range(30)])
     assert list(found.texts("sample_id")) == [r.sample_id for r in records] and found.shard.tolist() == list(range(30))
