@@ -202,7 +202,7 @@ def _opened(path: Path, declared_rate: int, fail: Fail) -> Iterator[_Source]:
     import soundfile
 
     try:
-        file = soundfile.SoundFile(os.fsencode(path))
+        file = soundfile.SoundFile(os.fsencode(path))  # type: ignore[arg-type]  # as bytes, any name will do
     except (soundfile.SoundFileError, TypeError) as why:  # TypeError: it wants a rate for the suffix .raw
         with _container(path, fail, f"libsndfile: {why}") as source:
             yield source
