@@ -42,12 +42,12 @@ class Limits(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Batch b holds the chunks `chunks[offsets[b]:offsets[b + 1]]`, in `rows[b]` rows of `frames[b]` frames.
+    """Batch b holds the chunks `ids[offsets[b]:offsets[b + 1]]`, in `rows[b]` rows of `frames[b]` frames.
 
-    Rows beyond its chunks are fillers. `chunks` int64 [members], `offsets` int64 [batches + 1], `rows` and `frames` int64 [batches].
+    Rows beyond its chunks are fillers. `ids` int64 [members], `offsets` int64 [batches + 1], `rows` and `frames` int64 [batches].
     """
 
-    chunks: np.ndarray
+    ids: np.ndarray
     offsets: np.ndarray
     rows: np.ndarray
     frames: np.ndarray
@@ -62,7 +62,7 @@ class Batches(NamedTuple):
 
     def members(self, batch: int) -> np.ndarray:
         """Chunk ids of one batch: int64 [size]."""
-        return self.chunks[self.offsets[batch]:self.offsets[batch + 1]]
+        return self.ids[self.offsets[batch]:self.offsets[batch + 1]]
 
 
 def check_limits(limits: Limits, longest: int) -> None:
@@ -103,9 +103,9 @@ def compose(lengths: np.ndarray, limits: Limits, key: Key, *, group: int = 24, s
         ranking = in_groups(cost, group, key.fold("order").generator())
         starts, sizes = starts[ranking], sizes[ranking]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    chunks = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    ids = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
     ends = starts if fit == "pad" else starts + sizes - 1
-    return Batches(chunks, offsets, sizes, lengths[order[ends]])
+    return Batches(ids, offsets, sizes, lengths[order[ends]])
 
 
 def sort_descending(lengths: np.ndarray, key: Key | None) -> np.ndarray:

@@ -10,6 +10,9 @@ import random
 import numpy as np
 
 from pipelines.batching import Batches, Limits
+from pipelines.keys import Key
+from pipelines.plan import Plan
+from pipelines.transforms import Transform, stage
 
 
 def compose(lengths: np.ndarray, limits: Limits, *, drop_last: bool = True, shuffle: bool = True, seed: int = 0,
@@ -41,8 +44,8 @@ def compose(lengths: np.ndarray, limits: Limits, *, drop_last: bool = True, shuf
     edges = np.array(bounds, np.int64)
     starts, sizes = edges[:-1][ranking], np.diff(edges)[ranking]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    chunks = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
-    return Batches(chunks, offsets, sizes, falling[starts if fit == "pad" else starts + sizes - 1])
+    ids = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    return Batches(ids, offsets, sizes, falling[starts if fit == "pad" else starts + sizes - 1])
 
 
 def batch_numbers(batches: int, ranks: int) -> np.ndarray:
@@ -54,3 +57,16 @@ def batch_numbers(batches: int, ranks: int) -> np.ndarray:
     ([0, 1, 2, 0], [0, 0])
     """
     return np.arange(min(-(-batches // ranks) * ranks, 2 * batches)) % max(batches, 1)
+
+
+def original_batch(frames: int, min_batch: int, max_batch: int, *, drop_last: bool, shuffle: bool, fit: str, seed: int) -> Transform:
+    """`compose` as a transform, in place of `budget_batch`."""
+    return stage("budget_batch", _original_batch, frames=frames, min_batch=min_batch, max_batch=max_batch, drop_last=drop_last,
+                 shuffle=shuffle, fit=fit, seed=seed)
+
+
+def _original_batch(plan: Plan, key: Key, *, frames: int, min_batch: int, max_batch: int, drop_last: bool, shuffle: bool,
+                    fit: str, seed: int) -> Plan:
+    limits = Limits(frames, min_batch, max_batch)
+    batches = compose(plan.length, limits, drop_last=drop_last, shuffle=shuffle, seed=seed, epoch=plan.epoch, fit=fit)
+    return plan._replace(batches=batches, fit=fit, repeat=True, notes={**plan.notes, "limits": limits})

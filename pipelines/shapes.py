@@ -87,8 +87,8 @@ def compose_shapes(lengths: np.ndarray, grid: tuple[int, ...], limits: Limits, k
     ranking = _shuffled(groups, group, draw) if shuffle else np.arange(len(sizes))
     sizes, starts = sizes[ranking], starts[ranking]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    chunks = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
-    return Batches(chunks, offsets, np.array(rows, np.int64)[ranking], np.array(frames, np.int64)[ranking])
+    ids = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
+    return Batches(ids, offsets, np.array(rows, np.int64)[ranking], np.array(frames, np.int64)[ranking])
 
 
 def _shuffled(groups: list[np.ndarray], size: int, draw: np.random.Generator) -> np.ndarray:
