@@ -251,19 +251,17 @@ def test_a_failing_disk_leaves_no_mirror_or_the_old_one(make_pack, how, old):
     pack = make_pack(frames=(3,)).path
     target = pack / "mirror.zarr"
 
-    def state() -> list[str]:
-        return sorted(str(path.relative_to(pack)) for path in pack.rglob("*"))
+    def state() -> list[str]:  # a lock file may stay behind: whoever comes next takes it over
+        return sorted(str(path.relative_to(pack)) for path in pack.rglob("*") if path.suffix != ".lock")
 
+    with testing.faults() as trace:
+        mirror(pack, **how)
+    shutil.rmtree(target)
     if old:
         mirror(pack, link="hard")
     before = state()
-    with testing.faults() as trace:
-        mirror(pack, overwrite=True, **how)
-    published = max(n for n, operation in enumerate(trace) if operation.name in ("rename", "exchange"))
-    for at in range(0, published + 1, 3):
-        shutil.rmtree(target, ignore_errors=True)
-        if old:
-            mirror(pack, link="hard")
+    published = next(n for n, operation in enumerate(trace) if operation.name == "rename")
+    for at in (*range(0, published, 3), published):
         with testing.faults("io", at), pytest.raises(StoreError):
             mirror(pack, overwrite=True, **how)
         assert state() == before, trace[at]
