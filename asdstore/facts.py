@@ -4,9 +4,11 @@ Nothing is judged here but what cannot be read at all; judging is `spec.rules`. 
 """
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -14,12 +16,12 @@ import numpy as np
 from asdstore.errors import AsdError, Fault, FormatError, MissingError
 from asdstore.storage import map_file
 from spec import columns, index, manifest, npy, seal
-from spec.document import parse_json
+from spec.document import LARGEST, parse_json
 from spec.facts import ArrayFacts, Facts, Piece
 from spec.index import Index
-from spec.layout import SHARD_NAME, Layout, Stream
+from spec.layout import SHARD_NAME, Layout
 from spec.manifest import Manifest
-from spec.seal import BLOCK_BYTES, Seal, SealedFile
+from spec.seal import Seal, SealedFile
 
 
 def gather(root: str) -> Facts:
@@ -29,9 +31,9 @@ def gather(root: str) -> Facts:
     """
     try:
         entries = tuple(sorted(os.listdir(root)))
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, ValueError) as e:  # ValueError: a name that no file can have
         raise MissingError("missing", file=root, expected="a folder with dataset.json or a Zarr mirror",
-                           found="no folder") from None
+                           found=getattr(e, "strerror", None) or str(e)) from None
     if manifest.NAME not in entries and "zarr.json" in entries:
         from asdstore.mirror_facts import gather_mirror
         return gather_mirror(root)
@@ -46,11 +48,12 @@ def _gather_pack(root: str, entries: tuple[str, ...]) -> Facts:
     if found_manifest is None:
         return facts
     shards = tuple(SHARD_NAME.format(k) for k in range(found_manifest.shards))
-    first_blocks: dict[str, int] = {}
+    first_blocks: dict[str, int] | None = {} if sealed else None
+    block = sealed.block_bytes if sealed else 0
     arrays = []
     for name in shards:
         if os.path.isdir(os.path.join(root, name)):
-            arrays.append(tuple(_array(root, f"{name}/{s.file}", s, first_blocks) for s in found_manifest.layout.streams))
+            arrays.append(tuple(_array(root, f"{name}/{s.file}", block, first_blocks) for s in found_manifest.layout.streams))
         else:
             lost = Fault("missing", name, expected=f"{found_manifest.shards} shards, as dataset.json says",
                          found="no such folder", cure="Restore the shard or pack again.")
@@ -60,15 +63,25 @@ def _gather_pack(root: str, entries: tuple[str, ...]) -> Facts:
         faults += _changed_documents(root, sealed, sizes)
     found_index = _index(root, found_manifest, shards, sealed, faults)
     return facts._replace(manifest=found_manifest, index=found_index, shards=shards, arrays=tuple(arrays), sizes=sizes,
-                          first_blocks=first_blocks, faults=tuple(faults))
+                          first_blocks=first_blocks or {}, faults=tuple(faults))
 
 
-def _read(root: str, name: str) -> bytes:
+def open_file(path: str) -> BinaryIO:
+    """A regular file to be read. Raises OSError, also for a folder, and for a pipe or device that would be waited for."""
+    file = open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file")
+    return file
+
+
+def read_document(root: str, name: str, limit: int = LARGEST) -> bytes:
+    """The bytes of a document, at most one more than `limit`. Raises MissingError, kind "missing"."""
     try:
-        with open(os.path.join(root, name), "rb") as file:
-            return file.read()
+        with open_file(os.path.join(root, name)) as file:
+            return file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
     except OSError as e:
-        raise MissingError("missing", file=name, expected="a file that can be read", found=e.strerror or "none",
+        raise MissingError("missing", file=name, expected="a file that can be read", found=e.strerror or str(e),
                            cure="Restore it or pack again.") from None
 
 
@@ -82,7 +95,8 @@ def _caught(read: Callable[[], Any], faults: list[Fault]) -> Any:
 
 
 def _manifest(root: str, faults: list[Fault]) -> Manifest | None:
-    document = _caught(lambda: parse_json(_read(root, manifest.NAME), manifest.NAME, manifest.LARGEST), faults)
+    document = _caught(lambda: parse_json(read_document(root, manifest.NAME, manifest.LARGEST), manifest.NAME,
+                                          manifest.LARGEST), faults)
     if faults:
         return None
     faults += manifest.faults(document)
@@ -90,19 +104,20 @@ def _manifest(root: str, faults: list[Fault]) -> Manifest | None:
 
 
 def _seal(root: str, faults: list[Fault]) -> Seal | None:
-    return _caught(lambda: seal.parse(_read(root, seal.NAME)), faults)
+    return _caught(lambda: seal.parse(read_document(root, seal.NAME)), faults)
 
 
-def _array(root: str, name: str, stream: Stream, first_blocks: dict[str, int]) -> ArrayFacts:
+def _array(root: str, name: str, block_bytes: int, first_blocks: dict[str, int] | None) -> ArrayFacts:
     path = os.path.join(root, name)
     try:
-        with open(path, "rb", buffering=0) as file:
-            block = file.read(BLOCK_BYTES)
+        with open_file(path) as file:
+            block = file.read(max(npy.MAX_HEAD, block_bytes))
             size = os.fstat(file.fileno()).st_size
     except OSError as e:
-        return ArrayFacts(name, fault=Fault("missing", name, expected="the array", found=e.strerror or "none",
+        return ArrayFacts(name, fault=Fault("missing", name, expected="the array", found=e.strerror or str(e),
                                             cure="Restore it or pack again."))
-    first_blocks[name] = google_crc32c.value(block)
+    if first_blocks is not None:
+        first_blocks[name] = google_crc32c.value(block[:block_bytes])
     try:
         header = npy.parse_header(block[:npy.MAX_HEAD], name)
     except FormatError as e:
@@ -115,9 +130,11 @@ def _array(root: str, name: str, stream: Stream, first_blocks: dict[str, int]) -
 def _sizes(root: str, sealed: Seal) -> Iterator[tuple[str, int]]:
     for file in sealed.files:
         try:
-            yield file.name, os.stat(os.path.join(root, file.name)).st_size
+            found = os.stat(os.path.join(root, file.name))
         except OSError:
             continue
+        if stat.S_ISREG(found.st_mode):
+            yield file.name, found.st_size
 
 
 def _changed_documents(root: str, sealed: Seal, sizes: dict[str, int]) -> Iterator[Fault]:
@@ -128,14 +145,20 @@ def _changed_documents(root: str, sealed: Seal, sizes: dict[str, int]) -> Iterat
             yield from changed_blocks(os.path.join(root, file.name), file, sealed.block_bytes)
 
 
-def changed_blocks(path: str, file: SealedFile, block_bytes: int) -> Iterator[Fault]:
-    """The blocks of a sealed file that have another checksum by now, kind "digest"."""
-    data = map_file(path, file.bytes)
-    for k, at in enumerate(range(0, file.bytes, block_bytes)):
-        found = google_crc32c.value(data[at:at + block_bytes])
-        if found != file.block(k):
-            yield Fault("digest", file.name, offset=at, expected=f"crc32c {file.block(k):08x} of the block",
-                        found=f"{found:08x}", cure="The file was exchanged or damaged: restore it or pack again.")
+def changed_blocks(path: str, file: SealedFile, block_bytes: int,
+                   read: Callable[[bytes], object] = lambda block: None) -> Iterator[Fault]:
+    """The blocks of a sealed file that have another checksum by now, kind "digest". `read(block)` is called with each block."""
+    cure = "The file was exchanged or damaged: restore it or pack again."
+    try:
+        with open_file(path) as data:
+            for k, at in enumerate(range(0, file.bytes, block_bytes)):
+                block = data.read(min(block_bytes, file.bytes - at))
+                read(block)
+                if google_crc32c.value(block) != file.block(k):
+                    yield Fault("digest", file.name, offset=at, expected=f"crc32c {file.block(k):08x} of the block",
+                                found=f"{google_crc32c.value(block):08x}", cure=cure)
+    except OSError as e:
+        yield Fault("digest", file.name, expected="a file that can be read", found=e.strerror or str(e), cure=cure)
 
 
 def _index(root: str, found: Manifest, shards: tuple[str, ...], sealed: Seal | None, faults: list[Fault]) -> Index | None:
@@ -154,7 +177,7 @@ def _index(root: str, found: Manifest, shards: tuple[str, ...], sealed: Seal | N
 
 
 def _shard_index(root: str, name: str, layout: Layout, shard: int, faults: list[Fault]) -> Index | None:
-    data = _caught(lambda: _read(root, name), faults)
+    data = _caught(lambda: read_document(root, name), faults)
     if data is None:
         return None
     try:

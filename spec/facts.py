@@ -42,6 +42,30 @@ class ArrayFacts(NamedTuple):
         return self.shape[0] if self.shape else 0
 
 
+class Contents(NamedTuple):
+    """What reading a pack further than `open` does adds to its facts. Columns have an entry for each row of the index."""
+
+    files: tuple[str, ...] = ()  # every file of the pack, mirrors left out
+    tails: dict[str, bytes] = {}  # of npy files that have one: what stands where the Zarr shard index must be
+    positives: np.ndarray | None = None  # int64, the sum of the labels; -1 where they could not be read
+    odd_labels: tuple[tuple[int, int, int], ...] = ()  # row, frame and value of each row's first label that is not 0 or 1
+    pcm: np.ndarray | None = None  # float64 [rows, 3], mean, rms and peak of the stored audio / 32767; NaN where not read
+    full_scale: np.ndarray | None = None  # bool, whether the audio reaches full scale: it may have been clamped
+    lowest: tuple[tuple[int, int], ...] = ()  # row and sample of each row's first -32768
+    columns: Index | None = None  # the sidecar in columns/
+    documents: Index | None = None  # what the index.json files say
+    mirrors: tuple[Mirrored, ...] = ()
+    faults: tuple[Fault, ...] = ()  # what could not be read, and bytes that have another checksum
+
+
+class Mirrored(NamedTuple):
+    """A Zarr mirror in the folder of a pack."""
+
+    name: str
+    facts: Facts
+    faults: tuple[Fault, ...] = ()  # chunks that are not the pack's data, documents that disagree with one another
+
+
 class Facts(NamedTuple):
     """One pack. Whatever could not be read is in `faults`, and is missing elsewhere."""
 
@@ -56,6 +80,7 @@ class Facts(NamedTuple):
     seal: Seal | None = None
     faults: tuple[Fault, ...] = ()
     mirror: bool = False  # a Zarr mirror, not a folder of npy files
+    contents: Contents | None = None  # of a pack that is checked
 
     @property
     def layout(self) -> Layout:
@@ -74,7 +99,7 @@ class Facts(NamedTuple):
         return slice(int(first), int(last))
 
     def index_file(self, row: int) -> tuple[str, int]:
-        """The `index.json` that holds a row of the whole index, and the row's number in it."""
+        """The file that holds a row of the whole index, and the row's number in it."""
         assert self.index is not None
         shard = int(self.index.shard[row])
-        return f"{self.shards[shard]}/index.json", row - self.rows_of(shard).start
+        return f"{self.shards[shard]}/{'zarr.json' if self.mirror else 'index.json'}", row - self.rows_of(shard).start

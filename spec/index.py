@@ -6,6 +6,7 @@ original program and this one do, are parsed by array operations; any other form
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -137,7 +138,7 @@ def _joined(parts: Iterable[Any], indexes: Sequence[Index]) -> Strings:
 
 def _fits(value: object, field: Field) -> bool:
     if field.type is str:
-        return isinstance(value, str) and "\x00" not in value
+        return isinstance(value, str) and not re.search("[\x00\ud800-\udfff]", value)
     if field.type is int:
         return type(value) is int and -(1 << 63) <= value < 1 << 63
     return type(value) in (int, float) and abs(value) < 1e308  # type: ignore[arg-type, operator]

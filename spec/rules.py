@@ -35,9 +35,26 @@ def faults(rules: tuple[Rule, ...], facts: Facts) -> Iterator[Fault]:
             yield fault._replace(rule=rule.id, level=rule.level)
 
 
-def _reading(*kinds: str, of: str = "") -> Check:
-    """The faults of these kinds that reading met, in files whose name ends with `of`."""
-    return lambda facts: (f for f in facts.faults if f.kind in kinds and f.file.endswith(of))
+def _reading(*kinds: str, of: Callable[[str], bool] = lambda file: True) -> Check:
+    """The faults of these kinds, or of all without any, that reading met in the files `of` which the rule speaks."""
+    return lambda facts: (f for f in facts.faults if (f.kind in kinds or not kinds) and of(f.file))
+
+
+def _of_pack(file: str) -> bool:
+    return file in ("dataset.json", "zarr.json")
+
+
+def _of_shard(file: str) -> bool:
+    return file.startswith("shard-")
+
+
+def _of_columns(file: str) -> bool:
+    return file.startswith("columns/")
+
+
+def _lost(facts: Facts) -> Iterator[Fault]:
+    yield from _reading("missing", of=_of_shard)(facts)
+    yield from dict.fromkeys(_array_reading("missing")(facts))  # a shard's folder is the fault of all its arrays
 
 
 def _array_reading(*kinds: str) -> Check:
@@ -130,7 +147,7 @@ def _audio_samples(facts: Facts) -> Iterator[Fault]:
     if facts.index is None or "audio_samples" not in facts.index.columns:
         return
     fps, frames = facts.index.numbers("source_fps"), facts.index.numbers("source_frames")
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         law = np.rint(frames / fps * 16000)
     found = facts.index.numbers("audio_samples")
     yield from _row_faults(facts, (found != law) & (fps > 0), "audio-samples", lambda i:
@@ -138,7 +155,7 @@ def _audio_samples(facts: Facts) -> Iterator[Fault]:
 
 
 def _sealed_files(facts: Facts) -> Iterator[Fault]:
-    for file in facts.seal.files if facts.seal else ():
+    for file in facts.seal.files if facts.seal and not facts.mirror else ():
         if file.name not in facts.sizes:
             yield Fault("missing", file.name, expected=f"a file of {file.bytes} bytes, as seal.json says", found="none",
                         cure="Restore it or pack again.")
@@ -153,7 +170,7 @@ def _sealed_blocks(facts: Facts) -> Iterator[Fault]:
         if found is not None and facts.sizes.get(file.name) == file.bytes and file.bytes and found != file.block(0):
             yield Fault("digest", file.name, offset=0, expected=f"crc32c {file.block(0):08x} of the first block",
                         found=f"{found:08x}", cure="The file was exchanged or changed: restore it or pack again.")
-    yield from (f for f in facts.faults if f.kind == "digest")
+    yield from _reading("digest")(facts)
 
 
 def _arrays(facts: Facts) -> Iterator[tuple[Stream, ArrayFacts]]:
@@ -182,32 +199,32 @@ def _row_faults(facts: Facts, bad: np.ndarray, kind: str, says: Callable[[int], 
 
 
 OPEN_RULES = (
-    Rule("R001", "MUST", "open", "A pack has a dataset.json that is a strict JSON object.",
-         _reading("missing", "json", "manifest-json", of="dataset.json")),
+    Rule("R001", "MUST", "open", "A pack has a dataset.json that is a strict JSON object (a mirror: a zarr.json with it).",
+         _reading("missing", "json", "zarr-document", of=_of_pack)),
     Rule("R002", "MUST", "open", "dataset.json names a known format and version.", _reading("format", "version")),
     Rule("R003", "MUST", "open", "dataset.json states the format's constants: timeline, sample rate, normalisation, colour.",
          _reading("manifest")),
     Rule("R004", "MUST", "open", "dataset.json states the face geometry as [height, width].", _reading("geometry")),
-    Rule("R005", "MUST", "open", "dataset.json states the dtypes of the format.", _reading("dtype", of="dataset.json")),
+    Rule("R005", "MUST", "open", "dataset.json states the dtypes of the format.", _reading("dtype", of=_of_pack)),
     Rule("R006", "MUST", "open", "dataset.json counts shards and samples, at least one each.", _reading("count")),
-    Rule("R010", "MUST", "open", "Every shard from shard-000000 on has its index.json and its arrays.",
-         lambda facts: (*(f for f in facts.faults if f.kind == "missing" and not f.file.endswith("dataset.json")),
-                        *_array_reading("missing")(facts)).__iter__()),
+    Rule("R010", "MUST", "open", "Every shard from shard-000000 on has its index.json and its arrays.", _lost),
     Rule("R011", "MUST", "open", "There is no shard beyond the manifest's count.", _extra_shard),
     Rule("R012", "MUST", "open", "index.json is a strict JSON list of objects with all fields of the format.",
-         _reading("json", "index", of="index.json")),
+         _reading("json", "index", "zarr-document", of=_of_shard)),
     Rule("R013", "MUST", "open", "The rows of all index.json are the manifest's samples.", _samples),
-    Rule("R020", "MUST", "open", "Each array begins with a npy header (a mirror: has a Zarr v3 document and its chunks).",
-         _array_reading("npy-magic", "npy-version", "npy-header", "zarr-document", "zarr-index", "json")),
+    Rule("R020", "MUST", "open", "Each array begins with a npy header (a mirror: has a Zarr v3 document and all its chunks).",
+         _array_reading("npy-magic", "npy-version", "npy-header", "zarr-document", "zarr-index", "json", "size")),
     Rule("R021", "MUST", "open", "Each array has the dtype of the format and the shape that the manifest says.", _fit_stream),
     Rule("R022", "MUST", "open", "Each npy file ends with its data, or with padding and a Zarr shard index behind it.", _size),
     Rule("R023", "MUST", "open", "source_frames is at least 1 and source_fps a finite number above 0.", _values),
     Rule("R024", "MUST", "open", "audio_samples = round(source_frames / source_fps * 16000).", _audio_samples),
     Rule("R025", "MUST", "open", "Offsets and counts of every sample lie inside the arrays.", _offsets),
     Rule("R026", "MUST", "open", "The samples of a shard cover each array without gap or overlap.", _coverage),
-    Rule("R030", "MUST", "open", "A seal.json that is there is valid.", _reading("seal", "json", of="seal.json")),
+    Rule("R030", "MUST", "open", "A seal.json that is there is valid.",
+         _reading("seal", "json", "missing", of=lambda file: file == "seal.json")),
     Rule("R031", "MUST", "open", "Every file that the seal names is there and has its size.", _sealed_files),
     Rule("R032", "MUST", "open", "Sealed documents, and the first block of every sealed array, have their checksums.",
          _sealed_blocks),
-    Rule("R033", "MUST", "open", "A sealed columns/ is the index in the layout's dtypes.", _reading("columns")),
+    Rule("R033", "MUST", "open", "A sealed columns/ holds the columns of the index in the layout's dtypes.",
+         lambda facts: (f for f in _reading(of=_of_columns)(facts) if f.kind != "digest")),
 )

@@ -66,8 +66,8 @@ def of_document(found: object, file: str = NAME) -> Seal:
         said = (found.get("format"), found.get("version")) if isinstance(found, dict) else found
         raise refuse(f"{FORMAT} {VERSION}", said)
     block, listed = found.get("block_bytes"), found.get("files")
-    if type(block) is not int or not 4096 <= block <= 1 << 30 or not isinstance(listed, list):
-        raise refuse("block_bytes from 4096 to 2^30 and a list of files", block)
+    if type(block) is not int or not 4096 <= block <= 1 << 24 or not isinstance(listed, list):
+        raise refuse("block_bytes from 4096 to 2^24 and a list of files", block)
     files = []
     for entry in listed:
         if not isinstance(entry, dict) or set(entry) != set(SealedFile._fields):
@@ -89,4 +89,4 @@ def of_document(found: object, file: str = NAME) -> Seal:
 def _is_name(name: object) -> bool:
     """Whether a name stays inside the pack on every system."""
     return isinstance(name, str) and 0 < len(name) <= 1000 and all(
-        part not in ("", ".", "..") and not re.search(r'[\x00-\x1f\\:]', part) for part in name.split("/"))
+        part not in ("", ".", "..") and not re.search(r'[\x00-\x1f\\:\ud800-\udfff]', part) for part in name.split("/"))
