@@ -264,7 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     how.add_argument("--codec", choices=CODECS, help="write a compressed archive instead")
     parser.add_argument("--overwrite", action="store_true", help="replace a mirror, once the new one is complete")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)  # PACK --link hard TARGET, too
 
     def progress(array: str) -> None:
         if sys.stderr.isatty():

@@ -308,6 +308,7 @@ def test_the_command(make_pack, run, tmp_path):
     assert found["bytes"] == sum(p.stat().st_size for p in (tmp_path / "z").rglob("*") if p.is_file())
     code, out, err = run(pack)
     assert code == 2 and out == "" and "exists" in err
+    assert run(pack, "--link", "hard", tmp_path / "hard")[0] == 0 and (tmp_path / "hard" / "zarr.json").exists()
     assert run(pack, "--overwrite", "--link", "hard")[0] == 0
     code, out, err = run(tmp_path / "nothing")
     assert code == 3 and "expected a folder" in err
