@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adapters.media import faces
+from adapters.progress import Watch
 from adapters.survey import STAMP, Survey, audio_notes, check_span, fingerprint
 from adapters.tables import LoaderRow, read_loader
 from adapters.truth import check_truth, read_truth
@@ -36,11 +37,12 @@ class Clip(NamedTuple):
 
 
 def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root: str | Path, split: str = "", *,
-           skip_missing: bool = False, truth: str | Path | None = None) -> Survey:
+           skip_missing: bool = False, truth: str | Path | None = None, watch: Watch = iter) -> Survey:
     """Find the media of every track of `loader`, in its order, and all that is wrong with them.
 
     Arguments: `dataset` is "ava" or "wasd"; `split` a folder below both roots, if it is there; `truth` TalkNet's
-    `*_orig.csv` or a folder of official CSVs, which is checked and goes into the pack as `ground_truth.csv`.
+    `*_orig.csv` or a folder of official CSVs, which is checked and goes into the pack as `ground_truth.csv`;
+    `watch` passes the rows on, with a progress bar for example.
 
     Raises: MissingError kind "missing" without the table or a root; InputError for a table that is not one.
     """
@@ -50,7 +52,7 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
               find_tracks(_split_folder(audio_root, split), wanted, ".wav"))
     found = Survey([], table.faults, {}, "", {}, {})
     stamps: dict[str, array] = {}
-    for row in table.rows:
+    for row in watch(table.rows):
         try:
             located = [_locate(place.get(row.sample_id, []), row, what)
                        for place, what in zip(places, ("faces", "audio"), strict=True)]

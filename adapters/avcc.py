@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.media import faces, video
+from adapters.progress import Watch
 from adapters.survey import Survey, audio_notes, check_enough, fingerprint
 from adapters.tables import ManifestRow, read_manifest
 from asdstore import audio
@@ -33,7 +34,7 @@ class Source(NamedTuple):
     labels: bytes
 
 
-def survey(loader: str | Path, root: str | Path | None = None, *, skip_missing: bool = False) -> Survey:
+def survey(loader: str | Path, root: str | Path | None = None, *, skip_missing: bool = False, watch: Watch = iter) -> Survey:
     """Find the media of every row of the manifest `loader`, in its order, and all that is wrong with them.
 
     Relative paths are relative to `root`, which is the manifest's folder by default. Tracks of one resolved audio file share
@@ -44,7 +45,7 @@ def survey(loader: str | Path, root: str | Path | None = None, *, skip_missing: 
     table = read_manifest(loader)
     base = Path(loader).parent if root is None else Path(root)
     found = Survey([], table.faults, {}, "", {"ignored_columns": table.ignored}, {})
-    for row in table.rows:
+    for row in watch(table.rows):
         try:
             found.records.append(_record(row, base))
         except MissingError as error:

@@ -27,10 +27,12 @@ def serial(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any
     return map(function, tasks)
 
 
-def processes(workers: int, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> Run:
+def processes(workers: int, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+              heard: Callable[[Any], object] | None = None, name: Callable[[Any], str] = repr) -> Run:
     """An engine with `workers` processes (started anew, never forked), each with one task at a time.
 
-    `function` and the tasks must pickle. A worker that dies is named through `say` and its task tried once more. After an
+    `function` and the tasks must pickle. With `heard`, `function` gets a second argument, a function of its own to call with
+    whatever `heard` shall be called with here: progress inside a task. `name` says in messages which task it is. A worker that dies is named through `say` and its task tried once more. After an
     error no task is begun, those at work end (what they wrote stays), and the error of the earliest task is raised with
     the others as notes. Ctrl-C, or closing the iterator, ends the workers at once.
 
@@ -38,7 +40,7 @@ def processes(workers: int, say: Callable[[str], None] = lambda text: print(text
     """
     def run(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
         jobs = list(tasks)
-        crew = _Crew(function, jobs, say)
+        crew = _Crew(function, jobs, say, heard, name)
         try:
             for number in range(len(jobs)):
                 while number not in crew.results:
@@ -57,8 +59,9 @@ class _Worker(NamedTuple):
 class _Crew:
     """The workers of one run, the tasks that wait, and the results that nobody has fetched yet."""
 
-    def __init__(self, function: Callable[[Any], Any], jobs: list[Any], say: Callable[[str], None]):
-        self.function, self.jobs, self.say = function, jobs, say
+    def __init__(self, function: Callable[..., Any], jobs: list[Any], say: Callable[[str], None],
+                 heard: Callable[[Any], object] | None, name: Callable[[Any], str]):
+        self.function, self.jobs, self.say, self.heard, self.name = function, jobs, say, heard, name
         self.waiting = deque(range(len(jobs)))
         self.idle: list[_Worker] = []
         self.busy: dict[Connection, tuple[_Worker, int]] = {}
@@ -76,20 +79,21 @@ class _Crew:
                 self.errors[first].add_note(str(self.errors[other]))
             raise self.errors[first]
         for connection in wait(list(self.busy)):
-            worker, number = self.busy.pop(connection)  # type: ignore[index]
+            worker, number = self.busy[connection]  # type: ignore[index]
             try:
-                good, value = worker.connection.recv()
+                word, value = worker.connection.recv()
             except (EOFError, OSError):
                 self._bury(worker, number)
                 continue
+            if word == "note":
+                self.heard(value)  # type: ignore[misc]
+                continue
+            del self.busy[worker.connection]
             self.idle.append(worker)
-            if good:
-                self.results[number] = value
-            else:
-                self.errors[number] = value
+            {"result": self.results, "error": self.errors}[word][number] = value
 
     def _hand_out(self, number: int) -> None:
-        worker = self.idle.pop() if self.idle else _start(self.function)
+        worker = self.idle.pop() if self.idle else _start(self.function, self.heard is not None)
         try:
             worker.connection.send(self.jobs[number])
         except OSError:
@@ -98,14 +102,15 @@ class _Crew:
             self.busy[worker.connection] = worker, number
 
     def _bury(self, worker: _Worker, number: int) -> None:
+        self.busy.pop(worker.connection, None)
         worker.connection.close()
         worker.process.join()
         code = worker.process.exitcode or 0
         why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        who = f"worker process {worker.process.pid} {why} at task {number + 1} of {len(self.jobs)}"
+        who = f"worker process {worker.process.pid} {why} at work on {self.name(self.jobs[number])}"
         self.deaths[number] += 1
         if self.deaths[number] < TRIES:
-            self.say(f"{who}; the task is tried once more")
+            self.say(f"{who}; it is tried once more")
             self.waiting.appendleft(number)
         else:
             self.errors[number] = StoreError("worker", expected="workers that live", found=f"{who}, again",
@@ -121,29 +126,30 @@ class _Crew:
             worker.process.join()
 
 
-def _start(function: Callable[[Any], Any]) -> _Worker:
+def _start(function: Callable[..., Any], notes: bool) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(function, theirs), daemon=True)
+    process = context.Process(target=_work, args=(function, notes, theirs), daemon=True)
     process.start()
     theirs.close()  # so that the worker's death is an end of file here
     return _Worker(process, ours)
 
 
-def _work(function: Callable[[Any], Any], connection: Connection) -> None:
+def _work(function: Callable[..., Any], notes: bool, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its workers
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    more = (lambda value: connection.send(("note", value)),) if notes else ()
     while True:
         try:
             task = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            answer = True, function(task)
+            answer = "result", function(task, *more)
         except AsdError as error:
-            answer = False, error
+            answer = "error", error
         except Exception as error:  # may not pickle, and its traceback would be lost
-            answer = False, RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
+            answer = "error", RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
         connection.send(answer)
 
 

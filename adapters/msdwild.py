@@ -17,6 +17,7 @@ from adapters.boxes import Boxes, read_boxes
 from adapters.media import video
 from adapters.media.crop import BLANK, crop_face
 from adapters.media.probe import Video, probe
+from adapters.progress import Watch
 from adapters.rttm import Speech, rasterise, read_rttm
 from adapters.survey import Survey, audio_notes, check_enough, fingerprint
 from adapters.windows import Choice, Window, lay_windows, present
@@ -40,7 +41,7 @@ class Cut(NamedTuple):
 
 
 def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice = Choice(), *, skip_missing: bool = False,
-           counted: dict[str, int] | None = None) -> Survey:
+           counted: dict[str, int] | None = None, watch: Watch = iter) -> Survey:
     """Lay the windows of every video in `folder`, sorted by name, and find all that is wrong.
 
     Arguments: `rttm` is a file or a folder of them; `split` an RTTM whose recordings are the videos to take (a path, or the
@@ -55,7 +56,7 @@ def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice
     names = {path.stem for path in folder.iterdir() if path.suffix in (".mp4", ".csv") and not path.name.startswith(".")}
     members = sorted(names if not split else read_rttm(find_split(split, Path(rttm))).recordings)
     found, tally = Survey([], speech.faults, {}, "", {}, {}), _Tally()
-    for name in members:
+    for name in watch(members):
         try:
             pair = _pair(folder, name, speech)
         except MissingError as error:

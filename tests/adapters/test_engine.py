@@ -84,13 +84,13 @@ def test_an_unforeseen_error_brings_its_traceback():
 def test_a_worker_that_dies_is_named_and_its_task_tried_again(tmp_path):
     said = []
     assert list(engine.processes(2, said.append)(die_once, [tmp_path])) == ["lived"]
-    assert len(said) == 1 and "SIGKILL" in said[0] and "task 1 of 1" in said[0]
+    assert len(said) == 1 and "SIGKILL" in said[0] and repr(tmp_path) in said[0]
 
 
 def test_a_task_that_kills_twice_is_an_error():
     said = []
-    with pytest.raises(StoreError, match="task 2 of 2, again") as caught:
-        list(engine.processes(1, said.append)(_die_on_last, [0, 1]))
+    with pytest.raises(StoreError, match="at work on task 1, again") as caught:
+        list(engine.processes(1, said.append, name="task {}".format)(_die_on_last, [0, 1]))
     assert caught.value.kind == "worker" and len(said) == 1
 
 
@@ -114,3 +114,15 @@ def _first_then_sleep(file: Path) -> str:
     if file.name == "b":
         note_and_sleep(file)
     return "first"
+
+
+def count_up(number: int, note) -> int:
+    for step in range(number):
+        note((number, step))
+    return number
+
+
+def test_notes_are_heard_while_a_task_runs():
+    heard = []
+    assert list(engine.processes(2, heard=heard.append)(count_up, [3, 2])) == [3, 2]
+    assert sorted(heard) == [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
