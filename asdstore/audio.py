@@ -93,7 +93,10 @@ def window(path: str | os.PathLike[str], start_sec: float, count: int, rate: int
                 return _read(source, rate, fail, first, first + count)
             whole = _read(source, rate, fail)
     _hold(key, whole)
-    return whole._replace(samples=whole.samples[first:first + count])
+    samples = whole.samples[first:first + count].copy()
+    if isinstance(whole.samples.base, mmap.mmap):
+        whole.samples.base.madvise(mmap.MADV_DONTNEED)  # the pages are in the file; they need not stay in memory too
+    return whole._replace(samples=samples)
 
 
 _held: dict[tuple, Decoded] = {}  # least recently used first
@@ -140,7 +143,6 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
         stream = soxr.ResampleStream(source.rate, rate, 1, dtype="float32", quality="HQ")
         samples = _gathered(_resampled(mono(), stream, source.rate, rate))
         backend = f"{source.backend} / soxr {soxr.__version__} HQ"
-    samples.flags.writeable = False  # it may be shared with later windows
     return Decoded(samples, source.rate, read, source.channels, clipped, source.header_samples, backend)
 
 
@@ -188,7 +190,8 @@ def _gathered(pieces: Iterable[Floats]) -> Floats:
         return held[0] if len(held) == 1 else np.concatenate([np.empty(0, np.float32), *held])
     with spilled:
         spilled.flush()
-        return np.frombuffer(mmap.mmap(spilled.fileno(), 0, access=mmap.ACCESS_READ), np.float32)
+        mapped = mmap.mmap(spilled.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.ndarray(size // 4, np.float32, mapped)
 
 
 # ---- from a file to blocks
