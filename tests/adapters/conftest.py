@@ -84,17 +84,24 @@ def write_wav(path: Path, seconds: float, rate: int = 16000, amplitude: float = 
     soundfile.write(path, amplitude * np.sin(2 * np.pi * 220 * time), rate, subtype=subtype)
 
 
-def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None = -1.0, claims: int | None = None) -> None:
-    """An MP4 whose frame n is gray n (modulo 200) with B-frames and one key frame; `sound` in seconds, None for no stream."""
+BARS = 6  # of 8 pixels each, black or white, in the middle of a video frame of 64 x 48: its number modulo 64
+FACE_BOX = (8, 0, 56, 48)  # x1, y1, x2, y2 of all the bars
+
+
+def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None = -1.0) -> None:
+    """An MP4 with the frame number in bars, B-frames and one key frame; `sound` in seconds (default: as long), None for none."""
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as out:
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as out:  # so that a file cut short still opens
         video = out.add_stream("mpeg4", rate=fps)
-        video.width, video.height, video.pix_fmt, video.gop_size = 64, 48, "yuv420p", 250
+        video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
+        video.codec_context.gop_size, video.codec_context.max_b_frames = 250, 2
         audio = None if sound is None else out.add_stream("aac", rate=16000, layout="mono")
         for number in range(frames):
-            picture = np.full((48, 64, 3), number % 200, np.uint8)
+            picture = np.full((48, 64, 3), 90, np.uint8)
+            for bar in range(BARS):
+                picture[:, 8 + 8 * bar:16 + 8 * bar] = 255 * (number >> bar & 1)
             out.mux(video.encode(av.VideoFrame.from_ndarray(picture, format="bgr24")))
         out.mux(video.encode())
         if audio is not None:
@@ -106,6 +113,12 @@ def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None =
                 frame.sample_rate, frame.pts = 16000, at
                 out.mux(audio.encode(frame))
             out.mux(audio.encode())
+
+
+def frame_numbers(faces: np.ndarray, left: int = 0, width: int = 64) -> np.ndarray:
+    """The numbers (modulo 64) that the bars of faces say; the faces show `width` pixels of the video from `left` on."""
+    middles = ((np.arange(BARS) * 8 + 12 - left) * faces.shape[2] / width).astype(int)
+    return (faces[:, faces.shape[1] // 2, middles] > 127) @ (1 << np.arange(BARS))
 
 
 @pytest.fixture
@@ -120,5 +133,5 @@ def wasd_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> ClipTree:
 
 @pytest.fixture
 def media() -> dict[str, Callable]:
-    """Writers of single files: `jpegs`, `wav`, `video`."""
-    return {"jpegs": write_jpegs, "wav": write_wav, "video": write_video}
+    """Writers of single files, `jpegs`, `wav`, `video`, and a reader: `numbers` of the frames of a video that faces show."""
+    return {"jpegs": write_jpegs, "wav": write_wav, "video": write_video, "numbers": frame_numbers}
