@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from asdstore import facts
 from asdstore.errors import FormatError, MissingError, StoreError
-from asdstore.facts import open_file, read_document
 from spec import zarr3
 from spec.facts import Piece
 from spec.zarr3 import ArrayDocument
@@ -25,13 +25,13 @@ DOCUMENT = "zarr.json"
 CUT = "The file was cut or written over: restore it."
 
 
-def array_document(folder: str | os.PathLike[str]) -> ArrayDocument:
+def read_document(folder: str | os.PathLike[str]) -> ArrayDocument:
     """What the Zarr v3 array in `folder` says of itself.
 
     Raises: MissingError "missing"; FormatError "json" or "zarr-document", also for an array without axes.
     """
     path = os.path.join(folder, DOCUMENT)
-    document = zarr3.parse_array_document(read_document("", path, zarr3.MAX_DOCUMENT), path)
+    document = zarr3.parse_array_document(facts.read_document("", path, zarr3.MAX_DOCUMENT), path)
     if not document.shape:
         raise FormatError("zarr-document", file=path, expected="an array of rows", found="a single value without axes")
     return document
@@ -41,10 +41,10 @@ def extents(folder: str | os.PathLike[str]) -> list[Piece] | None:
     """Where the rows of an array lie, in order of the rows, neighbours in one file as one piece; None if they cannot be mapped.
 
     They can be where the values are neither compressed nor byte-swapped and every chunk holds whole rows. All chunk files are
-    checked either way. Raises: what `array_document` raises; MissingError "missing" for a chunk that is not there; FormatError
+    checked either way. Raises: what `read_document` raises; MissingError "missing" for a chunk that is not there; FormatError
     "size" for a chunk file of another length, "zarr-index" for a broken shard index.
     """
-    document = array_document(folder)
+    document = read_document(folder)
     whole_rows = document.chunk[1:] == document.inner[1:] == document.shape[1:]
     mappable = document.raw and document.dtype[0] != ">" and whole_rows
     pieces: list[Piece] = []
@@ -79,7 +79,7 @@ def _inner_bytes(document: ArrayDocument) -> int:
 def _check_chunk(path: str, document: ArrayDocument, position: tuple[int, ...]) -> NDArray[np.uint64]:
     """Looks at one chunk file as far as can be without decoding. Offsets [n] of its inner chunks, where there are such."""
     try:
-        with open_file(path) as file:
+        with facts.open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             if document.index in ("start", "end"):
                 return _shard_offsets(file, size, path, document, position)
