@@ -1,0 +1,1 @@
+"""Frame features of other programs, read in place: pfiles, Kaldi archives, PDNN's pickles, HTK features; and their writers."""
