@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import asdstore
 from asdstore import testing
 from asdstore.errors import AsdError, FormatError, IntegrityError, MissingError, StoreError
 from asdstore.mirror import CODECS, LINKS, main, mirror
@@ -316,3 +318,43 @@ def test_the_command(make_pack, run, tmp_path):
         with pytest.raises(SystemExit) as caught:
             run(*([pack] if wrong else []), *wrong)
         assert caught.value.code == 2
+
+
+def tracks(opened: asdstore.Pack) -> list[tuple]:
+    return [(track.id, track.fps, track.frames, track.audio_rms, track.recording, track.faces.tobytes(), track.audio.tobytes(),
+             track.labels.tobytes(), track.audio.dtype, track.faces.shape) for track in opened]
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+def test_a_mirror_opens_as_the_pack(make_pack, how):
+    pack = make_pack(frames=(30, 12, 70, 1), max_shard_bytes=600_000).path
+    wanted, found = asdstore.open(pack), asdstore.open(mirror(pack, **how))
+    assert tracks(found) == tracks(wanted) and found.digest == wanted.digest
+    assert all(not part.flags.writeable for part in (found[2].faces, found[2].audio, found[2].labels))
+    again = pickle.loads(pickle.dumps(found[1:]))
+    assert tracks(again) == tracks(wanted[1:])
+
+
+def test_a_mirror_of_another_programs_pack_opens_as_the_pack(make_pack):
+    pack = make_pack().path
+    cut_tails(pack)
+    assert tracks(asdstore.open(mirror(pack, link="copy"))) == tracks(asdstore.open(pack))
+
+
+@pytest.mark.parametrize("how", HOW, ids=str)
+@pytest.mark.parametrize("stream", STREAMS)
+def test_lost_data_of_a_mirror_is_an_error_at_open(make_pack, how, stream):
+    target = mirror(make_pack().path, **how)
+    chunk = next(path for path in (target / "shard-000001" / stream / "c").rglob("*") if path.is_file())
+    chunk.unlink()
+    with pytest.raises(MissingError, match=f"shard-000001/{stream}/c/0"):
+        asdstore.open(target)
+    chunk.touch()
+    with pytest.raises(FormatError, match="zarr-index"):
+        asdstore.open(target)
+
+
+def test_a_mirror_of_a_mirror_is_refused(make_pack):
+    target = mirror(make_pack().path)
+    with pytest.raises(AsdError, match="expected a pack, found a mirror"):
+        mirror(target)
