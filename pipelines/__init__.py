@@ -1,4 +1,49 @@
-"""Pipelines of asdstore: plan, gather, apply, and the bridges to torch, Grain, JAX and Lightning."""
+"""Pipelines of asdstore: plan, gather, apply, and the bridges to torch, Grain, JAX and Lightning.
+
+    loader = pipelines.train("AVA/packed/train", "WASD/packed/train", window=250, context=50, frame_budget=2048, seed=0)
+    for batch in loader: ...
+
+Each name below is imported when it is first used.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from asdstore.installation import verify_siblings
 
 verify_siblings()
+
+if TYPE_CHECKING:
+    from pipelines.augment import augment_faces, mix_voice, substitute_voice
+    from pipelines.keys import Key
+    from pipelines.lift import lift
+    from pipelines.loader import Loader
+    from pipelines.plan import Plan
+    from pipelines.presets import build, evaluate, train
+    from pipelines.projection import projection_targets
+    from pipelines.transforms import Transform, budget_batch, chain, chunk, filter, map, normalize, prefix, resample, targets
+
+_HOME = {
+    "augment": "augment_faces mix_voice substitute_voice",
+    "keys": "Key",
+    "lift": "lift",
+    "loader": "Loader",
+    "plan": "Plan",
+    "presets": "build evaluate train",
+    "projection": "projection_targets",
+    "transforms": "Transform budget_batch chain chunk filter map normalize prefix resample targets",
+}
+_PLACES = {name: module for module, names in _HOME.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'pipelines' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"pipelines.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "evaluate", "filter",
+           "lift", "map", "mix_voice", "normalize", "prefix", "projection_targets", "resample", "substitute_voice", "targets", "train"]

@@ -18,8 +18,8 @@ Batch = dict[str, Any]
 class Read(NamedTuple):
     """What is put under `name` in a batch: a span of a stream for every chunk, on the plan's timeline.
 
-    `track`, `start`, `length` are int64 [chunks], or None for the chunk's own. Track -1 reads nothing and gives zeros. Audio of
-    a track other than the chunk's own is repeated where it is shorter than `length`.
+    `track`, `start`, `length` are int64 [chunks], or None for the chunk's own. Track -1 reads nothing and gives zeros. `tile`
+    repeats audio that is shorter than `length`.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Read(NamedTuple):
     track: np.ndarray | None = None
     start: np.ndarray | None = None
     length: np.ndarray | None = None
+    tile: bool = False
 
 
 class Timeline(NamedTuple):
@@ -92,10 +93,9 @@ class Plan(NamedTuple):
     recipe: Any = None
     epoch: int = 0
 
-    @property
-    def own(self) -> np.ndarray:
-        """What each chunk folds into a key, pack digest, position and start: uint64 [chunks]."""
-        return Key(self.tracks.identity[self.track]).fold(self.start + self.prefix).words
+    def identity(self, chunks: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """What chunks fold into a key, their pack's digest, track's position and first scored frame: uint64 [chunks]."""
+        return Key(self.tracks.identity[self.track[chunks]]).fold(self.start[chunks] + self.prefix[chunks]).words
 
     def keep(self, chunks: np.ndarray) -> Plan:
         """The plan of some chunks: bool [chunks]."""
@@ -105,8 +105,9 @@ class Plan(NamedTuple):
     def read(self, name: str) -> Read:
         """The read of a name, with its columns filled in."""
         read = next(r for r in self.reads if r.name == name)
-        return Read(name, read.stream, self.track if read.track is None else read.track,
-                    self.start if read.start is None else read.start, self.length if read.length is None else read.length)
+        return read._replace(track=self.track if read.track is None else read.track,
+                             start=self.start if read.start is None else read.start,
+                             length=self.length if read.length is None else read.length)
 
     def with_read(self, read: Read) -> Plan:
         """The plan with one read more, or another in place of the one of that name."""

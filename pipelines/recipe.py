@@ -1,0 +1,125 @@
+"""A recipe: packs, a transform and a seed. From it and an epoch follow the plan and every batch, in any process."""
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from asdstore.errors import StateError
+from asdstore.pack import Pack
+from pipelines.gather import Pool, batch_bytes, gather
+from pipelines.keys import Key
+from pipelines.plan import Batch, Plan, complete, whole_tracks
+from pipelines.tracks import Tracks
+from pipelines.transforms import Transform, chain, run, text
+
+VERSION = 1  # of the laws by which plans are made: another number, another order of the same recipe
+_PLANS = 2  # epochs kept
+_LARGEST = 256 << 20  # bytes up to which all buffers are made as large as the largest batch needs
+
+
+class Recipe:
+    """What a loader draws from: `plan(epoch)`, `batch(epoch, number)`, and the `digest` that a state is checked against."""
+
+    def __init__(self, packs: Sequence[Pack], transform: Transform, seed: int):
+        self.packs, self.transform, self.seed = tuple(packs), chain(transform), int(seed)
+        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self):
+        return Recipe, (self.packs, self.transform, self.seed)
+
+    @cached_property
+    def text(self) -> str:
+        """Everything but the seed that decides the order, on one line."""
+        packs = ", ".join(pack.digest[:16] for pack in self.packs)
+        return f"plan {VERSION} of [{packs}]: {text(self.transform)}"
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hexadecimal digits of `text`."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+
+    def expect(self, digest: str, of: str = "") -> None:
+        """Raises StateError, kind "plan", where `digest` is another plan's; `of` is that plan's text, if it is known."""
+        if digest != self.digest:
+            raise StateError("plan", expected=self.text, found=of or digest,
+                             cure="Use the packs and settings that the state was saved with, or start anew.")
+
+    @cached_property
+    def tracks(self) -> Tracks:
+        """The tracks of the packs. Raises as `Tracks.of`."""
+        return Tracks.of(self.packs)
+
+    @cached_property
+    def _still(self) -> tuple[int, Plan]:
+        """How many stages at the front plan alike in every epoch, and the plan after them."""
+        stages = self.transform.stages
+        count = next((i for i, stage in enumerate(stages) if not stage.still), len(stages))
+        return count, run(stages[:count], "plan", whole_tracks(self.tracks), Key.of(self.seed))
+
+    def plan(self, epoch: int) -> Plan:
+        """The plan of an epoch. Raises what the transforms raise; InputError, "empty", where nothing is left to feed."""
+        with self._lock:
+            if epoch in self._plans:
+                self._plans.move_to_end(epoch)
+                return self._plans[epoch]
+        plan = self._made(epoch)
+        with self._lock:
+            self._plans[epoch] = plan
+            while len(self._plans) > _PLANS:
+                self._plans.popitem(last=False)
+        return plan
+
+    def _made(self, epoch: int) -> Plan:
+        count, plan = self._still
+        plan = plan._replace(epoch=epoch, shapes=self.shapes if epoch else ())
+        plan = run(self.transform.stages[count:], "plan", plan, Key.of(self.seed, epoch))
+        return complete(plan)._replace(recipe=self)
+
+    @cached_property
+    def shapes(self) -> tuple[int, ...]:
+        """The lengths that epoch 0 chose to pad batches to; () where they are not bounded."""
+        bounded = any(dict(stage.settings).get("shapes") for stage in self.transform.stages)
+        return self.plan(0).shapes if bounded else ()
+
+    @cached_property
+    def _pool(self) -> Pool:
+        size = batch_bytes(self.plan(next(iter(self._plans), 0)))
+        return Pool(size if size <= _LARGEST else 0)
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        batches = self.plan(epoch).batches
+        assert batches is not None
+        return len(batches)
+
+    def scored(self, epoch: int, start: int, stop: int) -> int:
+        """Scored frames of the batches start:stop of an epoch."""
+        scored = self.plan(epoch).scored
+        assert scored is not None
+        return int(scored[start:stop].sum())
+
+    def batch(self, epoch: int, number: int, pool: Pool | None = None) -> Batch:
+        """One batch of an epoch, gathered and transformed."""
+        plan = self.plan(epoch)
+        assert plan.batches is not None
+        members = plan.batches.members(number)
+        own = np.zeros(int(plan.batches.rows[number]), np.uint64)
+        own[:len(members)] = plan.identity(members)
+        batch = gather(plan, number, self._pool if pool is None else pool)
+        return self.transform.apply(batch, Key.of(self.seed, epoch).fold(own))
+
+    def repeats(self, epoch: int) -> bool:
+        """Do ranks complete the last step with the first batches again, as the original program does?"""
+        return self.plan(epoch).repeat
+
+    def describe(self, epoch: int) -> dict[str, Any]:
+        """What `Loader.explain` reports of the plan."""
+        from pipelines.explain import explain_plan
+        return explain_plan(self.plan(epoch))
