@@ -2,8 +2,8 @@
 
 Every video is a conversation of two people who take turns. Each is seen by a face track (a drawn, textured head whose mouth
 opens with the syllables of that person), and both are heard in one recording (harmonic voices of different pitch, amplitude
-modulated by the same syllables). So a small network can learn to tell who speaks, and only from sight and sound together:
-the one who listens moves the mouth a little too, but not with the sound.
+modulated by the same syllables). So a small network can learn to tell who speaks. Sight alone does not suffice: people also
+mouth without a sound now and then, just as when they talk, but not with what is heard.
 """
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class Person(NamedTuple):
     """One face track: when this person talks and how far the mouth is open, at SYLLABLE_RATE."""
 
     talking: np.ndarray  # bool [steps]
+    mouthing: np.ndarray  # bool [steps], the mouth moves as if talking, without a sound
     voice: np.ndarray  # float32 [steps] in [0, 1], loudness of this person's syllables
-    mouth: np.ndarray  # float32 [steps] in [0, 1], the voice while talking, else small movements of its own
+    mouth: np.ndarray  # float32 [steps] in [0, 1], how far it is open; equal to the voice while talking
     pitch: float  # Hz
     head: np.ndarray  # uint8 [CANVAS, CANVAS, 3], the face without its mouth
 
@@ -39,6 +40,7 @@ class Clip(NamedTuple):
     start_sec: float  # of the first frame in its audio file: 0 in the clip tree, where every track has its own file
     labels: np.ndarray  # uint8 [frames], 1 while this person talks
     mouth: np.ndarray  # float32 [frames] in [0, 1]
+    mouthing: np.ndarray  # bool [frames]
     stamps: tuple[str, ...] = ()  # of the clip tree: the time stamps that name the crops
 
 
@@ -103,20 +105,32 @@ def _conversation(random: np.random.Generator, seconds: float) -> list[Person]:
         at, who = at + turn, (who + 1) % PEOPLE
     people = []
     for index in range(PEOPLE):
-        voice = np.where(talking[index], _syllables(random, steps, 0.12, 0.26), 0.0)
-        idle = 0.25 * _syllables(random, steps, 0.4, 1.2) * (random.random() < 0.5)  # one in two chews or smiles
-        mouth = np.where(talking[index], voice, idle)
+        moving = _syllables(random, steps)
+        voice = np.where(talking[index], moving, 0.0).astype(np.float32)
+        mouthing = _mouthing(random, talking[index])
+        mouth = np.where(talking[index] | mouthing, moving, 0.0).astype(np.float32)
         pitch = (110.0, 190.0)[index] * random.uniform(0.9, 1.1)
-        people.append(Person(talking[index], voice.astype(np.float32), mouth.astype(np.float32), pitch, _head(random)))
+        people.append(Person(talking[index], mouthing, voice, mouth, pitch, _head(random)))
     return people
 
 
-def _syllables(random: np.random.Generator, steps: int, shortest: float, longest: float) -> np.ndarray:
+def _mouthing(random: np.random.Generator, talking: np.ndarray) -> np.ndarray:
+    """Stretches of about a second, a third of the time in which this person does not talk: bool [steps]."""
+    out, at = np.zeros(len(talking), bool), 0
+    while at < len(talking):
+        at += int(random.uniform(0.8, 3.0) * SYLLABLE_RATE)
+        length = int(random.uniform(0.6, 1.4) * SYLLABLE_RATE)
+        out[at:at + length] = True
+        at += length
+    return out & ~talking
+
+
+def _syllables(random: np.random.Generator, steps: int) -> np.ndarray:
     """Bumps of half a sine, one after the other: float64 [steps] in [0, 1]."""
     out = np.zeros(steps)
     at = 0
     while at < steps:
-        length = max(2, int(random.uniform(shortest, longest) * SYLLABLE_RATE))
+        length = int(random.uniform(0.12, 0.26) * SYLLABLE_RATE)
         bump = random.uniform(0.5, 1.0) * np.sin(np.pi * np.arange(length) / length)
         out[at:at + length] = bump[:steps - at]
         at += length + int(random.uniform(0.0, 0.06) * SYLLABLE_RATE)
@@ -181,6 +195,7 @@ class Track(NamedTuple):
     times: np.ndarray  # float64 [frames], seconds from the start of the recording
     labels: np.ndarray  # uint8 [frames]
     mouth: np.ndarray  # float32 [frames]
+    mouthing: np.ndarray  # bool [frames]
     images: list[np.ndarray]  # uint8 [CANVAS, CANVAS, 3] BGR
 
 
@@ -190,10 +205,10 @@ def _track(random: np.random.Generator, person: Person, fps: float) -> Track:
     first = random.uniform(0.0, 0.4)
     count = max(2, int((seconds - first - random.uniform(0.1, 0.4)) * fps))
     times = first + np.arange(count) / fps
-    step = np.minimum((times * SYLLABLE_RATE).astype(int), len(person.voice) - 1)
+    step = np.minimum(((times + 0.5 / fps) * SYLLABLE_RATE).astype(int), len(person.voice) - 1)  # the middle of each frame
     sway = random.uniform(0.5, 2.0, 2)[:, None] * np.sin(2 * np.pi * random.uniform(0.1, 0.4, 2)[:, None] * times)
     images = [_draw(person, float(o), (float(x), float(y))) for o, x, y in zip(person.mouth[step], *sway, strict=True)]
-    return Track(fps, times, person.talking[step].astype(np.uint8), person.mouth[step], images)
+    return Track(fps, times, person.talking[step].astype(np.uint8), person.mouth[step], person.mouthing[step], images)
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------
@@ -219,7 +234,7 @@ def _write_clip(random: np.random.Generator, visual: Path, audio: Path, sample_i
         _save_jpeg(folder / f"{stamp}.jpg", crop)
     first, last = int(track.times[0] * sound.rate), int(track.times[-1] * sound.rate)
     soundfile.write(audio / f"{sample_id}.wav", sound.samples[first:last], sound.rate, subtype="PCM_16")
-    return Clip(sample_id, visual.name, track.fps, len(track.images), 0.0, track.labels, track.mouth, stamps)
+    return Clip(sample_id, visual.name, track.fps, len(track.images), 0.0, track.labels, track.mouth, track.mouthing, stamps)
 
 
 def _save_jpeg(path: Path, image: np.ndarray) -> None:
@@ -235,12 +250,12 @@ def _original_table(clips: list[Clip]) -> str:
     """The `_orig.csv` of a clip tree: one row per frame, as the evaluation joins it."""
     rows = ["video_id,frame_timestamp,entity_box_x1,entity_box_y1,entity_box_x2,entity_box_y2,label,entity_id,label_id,"
             "instance_id"]
-    names = ("NOT_SPEAKING", "SPEAKING_AUDIBLE")
+    names = ("NOT_SPEAKING", "SPEAKING_AUDIBLE", "SPEAKING_NOT_AUDIBLE")
     for clip in clips:
         left = 0.1 if clip.sample_id.endswith(":1") else 0.6
         box = f"{left},0.2,{left + 0.3:.1f},0.8"
         rows += [f"{clip.video},{stamp},{box},{names[label]},{clip.sample_id},{label},{clip.sample_id}:0"
-                 for stamp, label in zip(clip.stamps, clip.labels.tolist(), strict=True)]
+                 for stamp, label in zip(clip.stamps, np.where(clip.mouthing, 2, clip.labels).tolist(), strict=True)]
     return "\n".join(rows) + "\n"
 
 
@@ -264,6 +279,6 @@ def _write_manifest(random: np.random.Generator, manifest: Path, split: str, sec
         labels = json.dumps(track.labels.tolist())
         cells = (sample_id, faces.as_posix(), audio.as_posix(), track.fps, labels, start, "npy", 16000)
         rows.append("\t".join(map(str, cells)))
-        clips.append(Clip(sample_id, "talk", track.fps, len(track.images), start, track.labels, track.mouth))
+        clips.append(Clip(sample_id, "talk", track.fps, len(track.images), start, track.labels, track.mouth, track.mouthing))
     _write(manifest, "\n".join(rows) + "\n")
     return clips

@@ -87,7 +87,16 @@ def test_manifest_faces_and_labels(corpus: Corpus):
 def test_original_table_has_a_row_per_frame(corpus: Corpus):
     rows = list(csv.DictReader(corpus.original.open(newline="")))
     assert len(rows) == sum(clip.frames for clip in corpus.clips)
-    assert [int(r["label_id"]) for r in rows] == [int(v) for clip in corpus.clips for v in clip.labels]
+    assert [int(r["label_id"]) == 1 for r in rows] == [bool(v) for clip in corpus.clips for v in clip.labels]
+    assert [int(r["label_id"]) == 2 for r in rows] == [bool(v) for clip in corpus.clips for v in clip.mouthing]
+    assert {r["label"] for r in rows} == {"NOT_SPEAKING", "SPEAKING_AUDIBLE", "SPEAKING_NOT_AUDIBLE"}
+
+
+def test_mouths_move_without_sound_too_so_that_sight_alone_does_not_tell(corpus: Corpus):
+    silent = np.concatenate([clip.mouth[clip.mouthing] for clip in corpus.clips])
+    spoken = np.concatenate([clip.mouth[clip.labels == 1] for clip in corpus.clips])
+    assert len(silent) > 0.2 * len(spoken) and abs(silent.mean() - spoken.mean()) < 0.1
+    assert not any(clip.mouthing[clip.labels == 1].any() for clip in corpus.clips)
 
 
 def test_the_seed_decides_every_byte(tmp_path: Path):
