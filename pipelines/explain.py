@@ -57,7 +57,7 @@ def _share(part: Any, whole: Any) -> float:
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
-    return {"least": int(values.min(initial=0)), "mean": round(float(values.mean()), 2), "most": int(values.max(initial=0))}
+    return {"least": int(values.min()), "mean": round(float(values.mean()), 2), "most": int(values.max())} if len(values) else {}
 
 
 def _balance(work: np.ndarray, world: int) -> float:

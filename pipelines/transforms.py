@@ -102,8 +102,9 @@ def _check_order(earlier: str, later: str, stages: list[Stage]) -> None:
     pcm = any(s.name == "normalize" and dict(s.settings)["dtype"] == "int16" for s in stages)
     if later == "mix_voice" and pcm:
         raise InputError("order", file="chain", expected="float32 audio to mix voices in", found="normalize(dtype='int16')")
-    if later == "normalize" and earlier == "mix_voice":
-        raise InputError("order", file="chain", expected="normalize before mix_voice", found=found)
+    for first in ("normalize", "substitute_voice"):
+        if later == first and earlier == "mix_voice":
+            raise InputError("order", file="chain", expected=f"{first} before mix_voice", found=found)
 
 
 def _of(stages: tuple[Stage, ...]) -> Transform:

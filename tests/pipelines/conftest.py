@@ -1,0 +1,134 @@
+"""Packs for the tests of pipelines: small ones that are made here, and those of the original program, made whole again."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import asdstore
+from asdstore.pack import Pack
+from asdstore.records import Media, Record
+from spec.layout import ASD
+
+SMALL = ASD.with_face_shape((8, 6))
+
+
+class Kind(NamedTuple):
+    """What a made track is like."""
+
+    frames: int
+    fps: float = 25.0
+    recording: str | None = None  # None: one of its own
+    level: float = 0.1
+
+
+def load(record: Record, face_shape: tuple[int, int]) -> Media:
+    """Faces whose pixels tell track and frame, a seeded waveform, seeded labels."""
+    name, level = record.source  # type: ignore[misc]
+    draw = np.random.default_rng(name)
+    faces = np.empty((record.frames, *face_shape), np.uint8)
+    faces[:] = (np.arange(record.frames) % 251).astype(np.uint8)[:, None, None]
+    faces[:, 0, 0] = name % 256
+    seconds = record.frames / record.fps
+    audio = (draw.standard_normal(round(seconds * 16000)) * level).clip(-1, 1).astype(np.float32)
+    labels = np.repeat(draw.integers(0, 2, record.frames // 5 + 1), 5)[:record.frames].astype(np.uint8)
+    return Media(faces, audio, labels)
+
+
+def write(target: Path, kinds: Sequence[Kind], name: str = "t", face_shape: tuple[int, int] = (8, 6)) -> Path:
+    records = [Record("made", f"{name}{i}", kind.fps, kind.frames, 0.0,
+                      f"{name}-video{i}" if kind.recording is None else kind.recording, (i, kind.level))
+               for i, kind in enumerate(kinds)]
+    return asdstore.write_pack(target, records, partial(load, face_shape=face_shape), layout=ASD.with_face_shape(face_shape),
+                               max_shard_bytes=200_000)
+
+
+@pytest.fixture
+def make_pack(tmp_path: Path) -> Callable[..., Pack]:
+    """make_pack([Kind(...), ...], name) -> an open pack."""
+    def made(kinds: Sequence[Kind], name: str = "t", face_shape: tuple[int, int] = (8, 6)) -> Pack:
+        return asdstore.open(write(tmp_path / name, kinds, name, face_shape))
+    return made
+
+
+def varied(count: int = 40, seed: int = 0) -> list[Kind]:
+    """Tracks of many lengths and rates, two to a recording."""
+    draw = np.random.default_rng(seed)
+    return [Kind(int(draw.integers(3, 160)), float(draw.choice([15, 23.976, 24, 25, 25, 25, 29.97, 30, 50, 60])), f"video{i // 2}")
+            for i in range(count)]
+
+
+@pytest.fixture(scope="session")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
+    """A varied pack of 40 tracks that tests only read."""
+    return asdstore.open(write(tmp_path_factory.mktemp("packs") / "varied", varied()))
+
+
+# The original's packs -------------------------------------------------------------------------------------------------------
+
+CORPORA = {"ava_train_small_shards": ("ava", "train"), "ava_train": ("ava", "train"), "wasd_train": ("wasd", "train")}
+
+
+@pytest.fixture(scope="session")
+def golden_pack(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pack]:
+    """golden_pack(name): a pack as the original wrote it; faces that are not stored are made again from the corpus."""
+    opened: dict[str, Pack] = {}
+
+    def pack(name: str) -> Pack:
+        if name not in opened:
+            complete = (golden / "packs" / name / "shard-000000" / "faces.npy").exists()
+            target = golden / "packs" / name if complete else rebuilt(golden, name, tmp_path_factory.mktemp(name))
+            opened[name] = asdstore.open(target)
+        return opened[name]
+
+    return pack
+
+
+def rebuilt(golden: Path, name: str, target: Path) -> Path:
+    source = golden / "packs" / name
+    (target / "dataset.json").write_bytes((source / "dataset.json").read_bytes())
+    said = {entry["sample_id"]: entry for entry in json.loads((source / "arrays.json").read_text())["entries"]}
+    for folder in sorted(source.glob("shard-*")):
+        rows = json.loads((folder / "index.json").read_text())
+        (target / folder.name).mkdir()
+        (target / folder.name / "index.json").write_bytes((folder / "index.json").read_bytes())
+        labels = [np.array(list(said[row["sample_id"]]["labels"]), np.uint8) for row in rows]
+        np.save(target / folder.name / "labels.npy", np.concatenate(labels))
+        np.save(target / folder.name / "audio.npy", np.concatenate([audio_of(golden, name, row) for row in rows]))
+        np.save(target / folder.name / "faces.npy", np.concatenate([faces_of(golden, name, row) for row in rows]))
+    return target
+
+
+def audio_of(golden: Path, name: str, row: dict) -> np.ndarray:
+    if name.startswith("msdwild"):
+        whole = np.load(golden / "packs" / "msdwild_00001_audio_16k_int16.npy")
+        first = round(row["start_sec"] * 16000)
+        part = whole[first:first + row["audio_samples"]]
+        return np.pad(part, (0, row["audio_samples"] - len(part)))
+    folder = golden / "packs" / name.removesuffix("_small_shards") / "shard-000000"
+    stored = next(r for r in json.loads((folder / "index.json").read_text()) if r["sample_id"] == row["sample_id"])
+    return np.load(folder / "audio.npy")[stored["audio_offset"]:][:row["audio_samples"]]
+
+
+def faces_of(golden: Path, name: str, row: dict) -> np.ndarray:
+    """Faces as the original decodes them; zeros for MSDWild, whose video decoder is not ours."""
+    cv2 = pytest.importorskip("cv2")
+    if name.startswith("msdwild"):
+        return np.zeros((row["source_frames"], 112, 112), np.uint8)
+    if name == "avcc":
+        lines = (golden / "corpora" / "avcc" / "manifest.tsv").read_text().splitlines()
+        place = next(golden / "corpora" / "avcc" / line.split("\t")[1] for line in lines if line.split("\t")[0] == row["sample_id"])
+        if place.suffix == ".npy":
+            return np.load(place)
+    else:
+        dataset, split = CORPORA[name]
+        entity = row["sample_id"]
+        clip = entity[:11] if dataset == "ava" else "_".join(entity.split("_")[:-2])
+        place = golden / "corpora" / dataset / "clips_videos" / split / clip / entity
+    pictures = sorted(place.glob("*.jpg"), key=lambda path: float(path.stem))
+    return np.stack([cv2.resize(cv2.imread(str(p), cv2.IMREAD_GRAYSCALE), (112, 112)) for p in pictures])
