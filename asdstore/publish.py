@@ -58,12 +58,12 @@ def workspace(target: Path) -> Iterator[Work]:
 
 
 def is_published(work: Work, plan: str) -> bool:
-    """Whether an earlier run of the same plan was stopped after its pack came into its place; cleans up after any such run."""
+    """Whether an earlier run of the same plan was stopped after its pack came into its place; cleans up after it."""
     state = _state(work)
-    if not state.seal or state.seal != _seal_digest(work.target):
-        return False
-    files.remove_tree(work.folder)  # in the order of names: state.json goes last
-    return state.plan == plan
+    published = bool(state.seal) and state.seal == _seal_digest(work.target)
+    if published or not state.plan:  # without a state nothing can be continued
+        files.remove_tree(work.folder)  # in the order of names: state.json goes last
+    return published and state.plan == plan
 
 
 def check_target(target: Path, overwrite: bool) -> None:

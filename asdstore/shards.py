@@ -31,6 +31,7 @@ class ShardTask(NamedTuple):
     load: Callable[[Record], Media]
     layout: Layout
     work: Path  # the folder with pack/ and facts/
+    plan: str  # digest of the plan that the shard belongs to
 
 
 class ShardFacts(NamedTuple):
@@ -77,23 +78,25 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
         sealed = [_finish(arrays[s.name], s, total[s.name]) for s in layout.streams]
     sealed.append(files.write_file(building / index.NAME, f"{name}/{index.NAME}", dump_json(rows)))
     files.fsync_folder(building)
-    files.write_bytes(_facts_file(task.work, task.number), dump_json({"files": [f._asdict() for f in sealed], "tally": tally}))
+    facts = {"plan": task.plan, "files": [file._asdict() for file in sealed], "tally": tally}
+    files.write_bytes(_facts_file(task), dump_json(facts))
     files.remove_tree(task.work / "pack" / name)
     files.rename(building, task.work / "pack" / name)
     files.fsync_folder(task.work / "pack")
     return ShardFacts(task.number, tuple(sealed), tally)
 
 
-def finished_shard(work: Path, number: int) -> ShardFacts | None:
-    """The facts of a shard that an earlier run finished: all its files are there with the sizes that they had."""
-    folder = work / "pack" / SHARD_NAME.format(number)
+def finished_shard(task: ShardTask) -> ShardFacts | None:
+    """The facts of a shard that an earlier run of the same plan finished, if all its files are there with their sizes."""
+    folder = task.work / "pack" / SHARD_NAME.format(task.number)
     try:
-        found = parse_json(_facts_file(work, number).read_bytes())
-        facts = ShardFacts(number, tuple(SealedFile(**entry) for entry in found["files"]), found["tally"])
+        found = parse_json(_facts_file(task).read_bytes())
+        facts = ShardFacts(task.number, tuple(SealedFile(**entry) for entry in found["files"]), found["tally"])
         sizes = {f"{folder.name}/{path.name}": path.stat().st_size for path in folder.iterdir()}
+        same = found["plan"] == task.plan and sizes == {file.name: file.bytes for file in facts.files}
     except (OSError, FormatError, KeyError, TypeError):
         return None
-    return facts if sizes == {file.name: file.bytes for file in facts.files} else None
+    return facts if same else None
 
 
 def encode(record: Record, media: Media, layout: Layout) -> Encoded:
@@ -172,5 +175,5 @@ def _finish(file: files.StreamFile, stream: Stream, rows: int) -> SealedFile:
     return file.finish()
 
 
-def _facts_file(work: Path, number: int) -> Path:
-    return work / "facts" / f"{number:06d}.json"
+def _facts_file(task: ShardTask) -> Path:
+    return task.work / "facts" / f"{task.number:06d}.json"

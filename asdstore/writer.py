@@ -60,7 +60,8 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
             return work.target
         publish.check_target(work.target, overwrite)
         publish.begin(work, plan)
-        tasks = [ShardTask(n, tuple(records[part.start:part.stop]), load, layout, work.folder) for n, part in enumerate(parts)]
+        tasks = [ShardTask(number, tuple(records[part.start:part.stop]), load, layout, work.folder, plan)
+                 for number, part in enumerate(parts)]
         facts = _write_shards(tasks, run, progress)
         tally = reports.empty()
         for shard in facts:
@@ -75,7 +76,7 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
 
 def _write_shards(tasks: list[ShardTask], run: Run | None, progress: Callable[[Record], object]) -> list[ShardFacts]:
     """The facts of all shards in order; those that an earlier run finished are not written again."""
-    facts = {task.number: shard for task in tasks if (shard := finished_shard(task.work, task.number))}
+    facts = {task.number: shard for task in tasks if (shard := finished_shard(task))}
     for record in (record for number in facts for record in tasks[number].records):
         progress(record)
     waiting = [task for task in tasks if task.number not in facts]
