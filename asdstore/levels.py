@@ -24,6 +24,7 @@ LARGE_DIFFERENCE = 3.0  # dB between the median normalised RMS of two datasets
 EXAMPLES = 3  # ids named where something deserves a look
 NOT_SEALED = "not sealed: exchanged or altered files cannot be detected"
 
+COLUMNS = ("dataset", "sample_id", "source_fps", "source_frames", "audio_mean", "audio_rms", "audio_peak", "speaking_ratio")
 Columns = Mapping[str, np.ndarray]
 Numbers = NDArray[np.float64]
 
@@ -66,13 +67,10 @@ def levels(columns: Columns) -> Levels:
     names = np.asarray(columns["dataset"])
     found, looks = [], []
     for name in np.unique(names):
-        own = {key: columns[key][names == name] for key in _USED}
+        own = {key: columns[key][names == name] for key in COLUMNS}
         found.append(_figures(str(name), own))
         looks += _looks(str(name), own)
     return Levels(tuple(found), (*looks, *_differences(found)))
-
-
-_USED = ("sample_id", "source_fps", "source_frames", "audio_mean", "audio_rms", "audio_peak", "speaking_ratio")
 
 
 def _figures(name: str, own: Columns) -> DatasetLevels:
@@ -101,7 +99,7 @@ def _looks(name: str, own: Columns) -> list[Look]:
         ("gain held by the peak limit of 0.99", heard & (limit < np.minimum(target, cap))),
         ("gain held by the cap of +20 dB", heard & (cap < np.minimum(target, limit))),
         (f"large DC (mean beyond {LARGE_MEAN})", np.abs(own["audio_mean"]) > LARGE_MEAN),
-        ("peak beyond full scale", peak > 1.0001),
+        ("beyond full scale", peak - np.abs(own["audio_mean"]) > 1.0001),
         ("no frame labelled as speech", ratio == 0),
         ("every frame labelled as speech", ratio == 1),
         ("shorter than one model frame: gives no chunk", short),

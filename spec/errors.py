@@ -100,5 +100,5 @@ def error(fault: Fault) -> AsdError:
     >>> error(Fault("missing", file="faces.npy")).__class__.__name__
     'MissingError'
     """
-    classes = {"missing": MissingError, "digest": IntegrityError, "stale": StoreError}
+    classes = {"missing": MissingError, "digest": IntegrityError, "sha256": IntegrityError, "stale": StoreError}
     return classes.get(fault.kind, FormatError)(fault)

@@ -1,7 +1,8 @@
 """The numbered rules of the standard, as data: id, level, text, and a pure check that yields what breaks it.
 
 `at` says when a rule is checked: "open" (sizes and documents only, each time a pack is opened), "check" (labels and levels
-are read too) or "deep" (every byte). The ids are append-only; `spec/README.md` is the same list in prose.
+are read too) or "deep" (every byte). Those of "open" stand here, the others in `spec.rules_check`. The ids are append-only;
+`spec/README.md` is the same list in prose.
 """
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def faults(rules: tuple[Rule, ...], facts: Facts) -> Iterator[Fault]:
             yield fault._replace(rule=rule.id, level=rule.level)
 
 
-def _reading(*kinds: str, of: Callable[[str], bool] = lambda file: True) -> Check:
+def reading(*kinds: str, of: Callable[[str], bool] = lambda file: True) -> Check:
     """The faults of these kinds, or of all without any, that reading met in the files `of` which the rule speaks."""
     return lambda facts: (f for f in facts.faults if (f.kind in kinds or not kinds) and of(f.file))
 
@@ -53,7 +54,7 @@ def _of_columns(file: str) -> bool:
 
 
 def _lost(facts: Facts) -> Iterator[Fault]:
-    yield from _reading("missing", of=_of_shard)(facts)
+    yield from reading("missing", of=_of_shard)(facts)
     yield from dict.fromkeys(_array_reading("missing")(facts))  # a shard's folder is the fault of all its arrays
 
 
@@ -77,7 +78,7 @@ def _samples(facts: Facts) -> Iterator[Fault]:
 
 
 def _fit_stream(facts: Facts) -> Iterator[Fault]:
-    for stream, array in _arrays(facts):
+    for stream, array in readable_arrays(facts):
         if array.dtype != stream.dtype:
             yield Fault("dtype", array.file, expected=stream.dtype, found=array.dtype)
         if array.shape[1:] != stream.item_shape or not array.shape:
@@ -86,7 +87,7 @@ def _fit_stream(facts: Facts) -> Iterator[Fault]:
 
 
 def _size(facts: Facts) -> Iterator[Fault]:
-    for stream, array in _arrays(facts):
+    for stream, array in readable_arrays(facts):
         if facts.mirror or array.pieces is None or array.dtype != stream.dtype or array.shape[1:] != stream.item_shape:
             continue
         sharded = zarr3.file_bytes(len(array.header), array.rows, stream.row_bytes, stream.chunk_rows(array.rows))
@@ -103,7 +104,7 @@ def _offsets(facts: Facts) -> Iterator[Fault]:
         first, count = index.numbers(stream.offset), index.numbers(stream.count)
         with np.errstate(over="ignore"):
             bad = (first < 0) | (count < 0) | (first > rows) | (count > rows - first)
-        yield from _row_faults(facts, bad, "offset", lambda i, s=stream, f=first, c=count, r=rows:
+        yield from row_faults(facts, bad, "offset", lambda i, s=stream, f=first, c=count, r=rows:
                                (f"{s.offset} + {s.count} within the {r[i]} rows of {s.file}", f"{f[i]} + {c[i]}"))
 
 
@@ -117,7 +118,7 @@ def _coverage(facts: Facts) -> Iterator[Fault]:
             order = np.lexsort((count, first, index.shard))
         shard, start, stop = index.shard[order], first[order], (first + count)[order]
         bad = _uncovered(shard, start, stop)
-        yield from _row_faults(facts, np.sort(order[bad]), "coverage", lambda i, s=stream, f=first:
+        yield from row_faults(facts, np.sort(order[bad]), "coverage", lambda i, s=stream, f=first:
                                (f"{s.file} covered without gap or overlap", f"{s.offset} {f[i]}"))
         last = np.append(shard[1:] != shard[:-1], True)
         for at in np.flatnonzero(last & (stop != rows[order]) & ~bad):
@@ -139,8 +140,8 @@ def _values(facts: Facts) -> Iterator[Fault]:
     if facts.index is None or "source_fps" not in facts.index.columns:
         return
     fps, frames = facts.index.numbers("source_fps"), facts.index.numbers("source_frames")
-    yield from _row_faults(facts, frames < 1, "value", lambda i: ("source_frames of at least 1", str(frames[i])))
-    yield from _row_faults(facts, ~(np.isfinite(fps) & (fps > 0)), "value", lambda i: ("source_fps above 0", str(fps[i])))
+    yield from row_faults(facts, frames < 1, "value", lambda i: ("source_frames of at least 1", str(frames[i])))
+    yield from row_faults(facts, ~(np.isfinite(fps) & (fps > 0)), "value", lambda i: ("source_fps above 0", str(fps[i])))
 
 
 def _audio_samples(facts: Facts) -> Iterator[Fault]:
@@ -150,7 +151,7 @@ def _audio_samples(facts: Facts) -> Iterator[Fault]:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         law = np.rint(frames / fps * 16000)
     found = facts.index.numbers("audio_samples")
-    yield from _row_faults(facts, (found != law) & (fps > 0), "audio-samples", lambda i:
+    yield from row_faults(facts, (found != law) & (fps > 0), "audio-samples", lambda i:
                            (f"audio_samples {law[i]:.0f} = round({frames[i]} / {fps[i]} * 16000)", str(found[i])))
 
 
@@ -170,10 +171,10 @@ def _sealed_blocks(facts: Facts) -> Iterator[Fault]:
         if found is not None and facts.sizes.get(file.name) == file.bytes and file.bytes and found != file.block(0):
             yield Fault("digest", file.name, offset=0, expected=f"crc32c {file.block(0):08x} of the first block",
                         found=f"{found:08x}", cure="The file was exchanged or changed: restore it or pack again.")
-    yield from _reading("digest")(facts)
+    yield from reading("digest")(facts)
 
 
-def _arrays(facts: Facts) -> Iterator[tuple[Stream, ArrayFacts]]:
+def readable_arrays(facts: Facts) -> Iterator[tuple[Stream, ArrayFacts]]:
     """Every array that could be read, with its stream."""
     for shard in facts.arrays:
         yield from ((s, a) for s, a in zip(facts.layout.streams, shard, strict=True) if a.fault is None)
@@ -189,10 +190,10 @@ def _located(facts: Facts) -> Iterator[tuple[Stream, np.ndarray]]:
             yield stream, np.array([a.rows for a in arrays], np.int64)[facts.index.shard]
 
 
-def _row_faults(facts: Facts, bad: np.ndarray, kind: str, says: Callable[[int], tuple[str, str]]) -> Iterator[Fault]:
+def row_faults(facts: Facts, bad: np.ndarray, kind: str, says: Callable[[int], tuple[str, str]]) -> Iterator[Fault]:
     """A fault for each index row in `bad`, row numbers or a bool [rows]; `says(row)` gives expected and found."""
-    assert facts.index is not None
     for i in (np.flatnonzero(bad) if bad.dtype == bool else bad).tolist():
+        assert facts.index is not None
         file, row = facts.index_file(i)
         expected, found = says(i)
         yield Fault(kind, file, facts.index.texts("sample_id")[i], row, expected=expected, found=found)
@@ -200,17 +201,17 @@ def _row_faults(facts: Facts, bad: np.ndarray, kind: str, says: Callable[[int], 
 
 OPEN_RULES = (
     Rule("R001", "MUST", "open", "A pack has a dataset.json that is a strict JSON object (a mirror: a zarr.json with it).",
-         _reading("missing", "json", "zarr-document", of=_of_pack)),
-    Rule("R002", "MUST", "open", "dataset.json names a known format and version.", _reading("format", "version")),
+         reading("missing", "json", "zarr-document", of=_of_pack)),
+    Rule("R002", "MUST", "open", "dataset.json names a known format and version.", reading("format", "version")),
     Rule("R003", "MUST", "open", "dataset.json states the format's constants: timeline, sample rate, normalisation, colour.",
-         _reading("manifest")),
-    Rule("R004", "MUST", "open", "dataset.json states the face geometry as [height, width].", _reading("geometry")),
-    Rule("R005", "MUST", "open", "dataset.json states the dtypes of the format.", _reading("dtype", of=_of_pack)),
-    Rule("R006", "MUST", "open", "dataset.json counts shards and samples, at least one each.", _reading("count")),
+         reading("manifest")),
+    Rule("R004", "MUST", "open", "dataset.json states the face geometry as [height, width].", reading("geometry")),
+    Rule("R005", "MUST", "open", "dataset.json states the dtypes of the format.", reading("dtype", of=_of_pack)),
+    Rule("R006", "MUST", "open", "dataset.json counts shards and samples, at least one each.", reading("count")),
     Rule("R010", "MUST", "open", "Every shard from shard-000000 on has its index.json and its arrays.", _lost),
     Rule("R011", "MUST", "open", "There is no shard beyond the manifest's count.", _extra_shard),
     Rule("R012", "MUST", "open", "index.json is a strict JSON list of objects with all fields of the format.",
-         _reading("json", "index", "zarr-document", of=_of_shard)),
+         reading("json", "index", "zarr-document", of=_of_shard)),
     Rule("R013", "MUST", "open", "The rows of all index.json are the manifest's samples.", _samples),
     Rule("R020", "MUST", "open", "Each array begins with a npy header (a mirror: has a Zarr v3 document and all its chunks).",
          _array_reading("npy-magic", "npy-version", "npy-header", "zarr-document", "zarr-index", "json", "size")),
@@ -221,10 +222,10 @@ OPEN_RULES = (
     Rule("R025", "MUST", "open", "Offsets and counts of every sample lie inside the arrays.", _offsets),
     Rule("R026", "MUST", "open", "The samples of a shard cover each array without gap or overlap.", _coverage),
     Rule("R030", "MUST", "open", "A seal.json that is there is valid.",
-         _reading("seal", "json", "missing", of=lambda file: file == "seal.json")),
+         lambda facts: (f for f in facts.faults if f.kind == "seal" or f.file == "seal.json")),
     Rule("R031", "MUST", "open", "Every file that the seal names is there and has its size.", _sealed_files),
     Rule("R032", "MUST", "open", "Sealed documents, and the first block of every sealed array, have their checksums.",
          _sealed_blocks),
     Rule("R033", "MUST", "open", "A sealed columns/ holds the columns of the index in the layout's dtypes.",
-         lambda facts: (f for f in _reading(of=_of_columns)(facts) if f.kind != "digest")),
+         lambda facts: (f for f in reading(of=_of_columns)(facts) if f.kind != "digest")),
 )
