@@ -21,8 +21,8 @@ from adapters.tables import LoaderRow, read_loader
 from adapters.truth import check_truth, read_truth
 from asdstore import audio
 from asdstore.errors import AsdError, Fault, InputError, MissingError
-from asdstore.records import Media, Record
 from asdstore.recordings import inferred
+from asdstore.records import Media, Record
 from spec.layout import FACE_SHAPE
 
 STEADY = 25  # frames of a track from which on its time stamps tell its rate
@@ -54,9 +54,9 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
     stamps: dict[str, array] = {}
     for row in watch(table.rows):
         try:
-            located = [_locate(place.get(row.sample_id, []), row, what)
-                       for place, what in zip(places, ("faces", "audio"), strict=True)]
-            stamps[row.sample_id] = _stamps(located[0], row)
+            folder, wav = (_locate(place.get(row.sample_id, []), row, what)
+                           for place, what in zip(places, ("faces", "audio"), strict=True))
+            stamps[row.sample_id] = _stamps(folder, row)
         except MissingError as error:
             if skip_missing:
                 found.skipped.setdefault(error.kind, []).append(row.sample_id)
@@ -67,7 +67,7 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
         else:
             recording = inferred(dataset, row.sample_id) or row.sample_id.partition(":")[0]
             found.records.append(Record(dataset, row.sample_id, row.fps, len(row.labels), 0.0, recording,
-                                        Clip(*located, row.labels)))
+                                        Clip(folder, wav, row.labels)))
     found = found._replace(report=_stamp_report(found.records, stamps), sources=fingerprint(
         path for record in found.records for path in (record.source.faces, record.source.audio)))  # type: ignore[attr-defined]
     return found if truth is None else _with_truth(found, truth, stamps)

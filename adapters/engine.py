@@ -11,20 +11,20 @@ import sys
 import threading
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from asdstore.errors import AsdError, StoreError
 
-Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+Run = Callable[[Callable[..., Any], Iterable[Any]], Generator[Any, None, None]]
 TRIES = 2  # of a task whose worker dies
 
 
-def serial(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+def serial(function: Callable[..., Any], tasks: Iterable[Any]) -> Generator[Any, None, None]:
     """Run the tasks one after another in this process."""
-    return map(function, tasks)
+    yield from map(function, tasks)
 
 
 def processes(workers: int, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
@@ -32,13 +32,14 @@ def processes(workers: int, say: Callable[[str], None] = lambda text: print(text
     """An engine with `workers` processes (started anew, never forked), each with one task at a time.
 
     `function` and the tasks must pickle. With `heard`, `function` gets a second argument, a function of its own to call with
-    whatever `heard` shall be called with here: progress inside a task. `name` says in messages which task it is. A worker that dies is named through `say` and its task tried once more. After an
-    error no task is begun, those at work end (what they wrote stays), and the error of the earliest task is raised with
-    the others as notes. Ctrl-C, or closing the iterator, ends the workers at once.
+    whatever `heard` shall be called with here: progress inside a task. A worker that dies is named through `say`, with its
+    task by `name`, and the task is tried once more. After an error no task is begun, those at work end (what they wrote
+    stays), and the error of the earliest task is raised with the others as notes. Ctrl-C, or closing the generator, ends
+    the workers at once.
 
     Raises (the engine): what a task raised; StoreError kind "worker" where a task's workers died twice.
     """
-    def run(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def run(function: Callable[..., Any], tasks: Iterable[Any]) -> Generator[Any, None, None]:
         jobs = list(tasks)
         crew = _Crew(function, jobs, say, heard, name)
         try:

@@ -19,8 +19,8 @@ from adapters.media.crop import BLANK, crop_face
 from adapters.media.probe import Video, probe
 from adapters.progress import Watch
 from adapters.rttm import Speech, rasterise, read_rttm
-from adapters.survey import Survey, audio_notes, check_enough, fingerprint
-from adapters.windows import Choice, Window, lay_windows, present
+from adapters.survey import Notes, Survey, audio_notes, check_enough, fingerprint
+from adapters.windows import DOCUMENTED, Choice, Window, lay_windows, present
 from asdstore import audio
 from asdstore.errors import AsdError, Fault, InputError, MissingError
 from asdstore.records import Media, Record
@@ -40,7 +40,7 @@ class Cut(NamedTuple):
     labels: bytes
 
 
-def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice = Choice(), *, skip_missing: bool = False,
+def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice = DOCUMENTED, *, skip_missing: bool = False,
            counted: dict[str, int] | None = None, watch: Watch = iter) -> Survey:
     """Lay the windows of every video in `folder`, sorted by name, and find all that is wrong.
 
@@ -114,8 +114,7 @@ class _Tally:
         self.miscounted: list[str] = []
 
     def add(self, name: str, facts: Video, boxes: Boxes, windows: list[Window]) -> None:
-        ends = [0] + [window.start + window.frames for window in windows]
-        kept = sum(max(0, end - max(window.start, before)) for window, before, end in zip(windows, ends, ends[1:], strict=False))
+        kept = len({frame for window in windows for frame in range(window.start, window.start + window.frames)})
         self.videos += 1
         self.windows += len(windows)
         self.seconds += facts.frames / facts.fps
@@ -154,9 +153,9 @@ def _records(name: str, pair: tuple[Path, Path], facts: Video, boxes: Boxes, spe
 class Load:
     """Decode tracks: `load(record)`. Fast for records in the order of the survey, right in any order.
 
-    It remembers the video it is in (not when pickled), so one pass over a video serves all its faces and windows. Held are the
-    cut faces of one window and its overlap with the next. Raises: what `video` and `audio` raise; InputError kinds "audio-length",
-    and TOO_FEW with the decoded count in `fault.found` and the video in `fault.file`.
+    It remembers the video it is in (not when pickled), so one pass over a video serves all its faces and windows. Held are
+    the cut faces of one window and its overlap with the next. Raises: what `video` and `audio` raise; InputError kinds
+    "audio-length", and TOO_FEW with the decoded count in `fault.found` and the video in `fault.file`.
     """
 
     def __init__(self, shape: tuple[int, int] = FACE_SHAPE):
@@ -191,7 +190,7 @@ class _Reel:
         self.first = self.decoded = 0
         self.cuts: dict[int, dict[str, NDArray[np.uint8]]] = {}
 
-    def faces(self, cut: Cut, record: Record) -> tuple[NDArray[np.uint8], dict[str, int | str]]:
+    def faces(self, cut: Cut, record: Record) -> tuple[NDArray[np.uint8], Notes]:
         """The faces of a track, uint8 [frames, height, width], and what to report of them."""
         self._forward(cut.start, cut.start + record.frames)
         faces = np.full((record.frames, *self.shape), BLANK, np.uint8)

@@ -22,7 +22,7 @@ STOPPED = 130  # Ctrl-C
 
 
 class Job(NamedTuple):
-    """One corpus to pack: how to survey it (given the frame counts of videos that decoding corrected), load it, and where to."""
+    """One corpus to pack: how to survey it (given frame counts of videos that decoding corrected), how to load it, where to."""
 
     survey: Callable[[dict[str, int]], Survey]
     load: Callable[[Record], Media]
@@ -136,7 +136,7 @@ def _say_faults(faults: list[Fault], options: argparse.Namespace) -> int:
         print(json.dumps({"faults": [fault._asdict() for fault in faults]}, indent=2))
     else:
         print("\n".join(fault.text() for fault in faults), file=sys.stderr)
-        print(f"{len(faults):,} faults, nothing was packed", file=sys.stderr)
+        print(f"faults found: {len(faults):,}; nothing was packed", file=sys.stderr)
     return FAULTS
 
 
@@ -183,11 +183,13 @@ def _msdwild(options: argparse.Namespace) -> Job:
     from adapters.progress import watch
     from adapters.windows import Choice
 
-    choice = Choice(options.clip_seconds, options.overlap_seconds, options.tail, options.min_clip_seconds, options.min_face_ratio)
+    choice = Choice(options.clip_seconds, options.overlap_seconds, options.tail, options.min_clip_seconds,
+                    options.min_face_ratio)
     survey = partial(msdwild.survey, options.input, options.rttm, options.split or "", choice,
                      skip_missing=options.skip_missing, watch=watch("looking at videos"))
     name = Path(options.split).name.removesuffix(".rttm") if options.split else "all"
-    return Job(lambda counted: survey(counted=counted), msdwild.Load(), _output(options, Path(options.input).absolute().parent, name))
+    output = _output(options, Path(options.input).absolute().parent, name)
+    return Job(lambda counted: survey(counted=counted), msdwild.Load(), output)
 
 
 def _output(options: argparse.Namespace, root: Path, split: str) -> Path:
@@ -206,8 +208,8 @@ def _parser() -> argparse.ArgumentParser:
         verb = corpora.add_parser(name, parents=[common], help=text, description=text)
         verb.add_argument("--loader", required=True, help="<split>_loader.csv, tabs, no header")
         verb.add_argument("--visual-root", help="folder of the JPEG crops (default: clips_videos beside the loader's folder)")
-        verb.add_argument("--audio-root", help="folder of the WAV clips (default: clips_audios or clip_audio beside the visual root)")
-        verb.add_argument("--orig", help="ground truth: <split>_orig.csv or the folder of official CSVs; checked, kept in the pack")
+        verb.add_argument("--audio-root", help="folder of the WAV clips (default: clips_audios or clip_audio beside it)")
+        verb.add_argument("--orig", help="ground truth, <split>_orig.csv or a folder of official CSVs: checked, kept")
         verb.set_defaults(job=_clip_tree)
     text = "AVCC and corpora of your own: a TSV with a header that names faces, audio and labels"
     verb = corpora.add_parser("avcc", parents=[common], help=text, description=text)
@@ -230,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--split", help="part of the corpus: a folder below the roots; for msdwild an RTTM that lists its videos")
+    common.add_argument("--split", help="part of the corpus: a folder below the roots; msdwild: an RTTM that lists videos")
     common.add_argument("--output", help="the pack (default: <dataset root>/packed/<split>)")
     common.add_argument("--skip-missing", action="store_true", help="leave out tracks whose files are missing; they are listed")
     common.add_argument("--max-shard-gb", type=_positive, default=1.0, help="gigabytes of a shard at the most (1.0)")
@@ -243,8 +245,8 @@ def _common() -> argparse.ArgumentParser:
 
 class _NoLoader(argparse.Action):
     def __call__(self, parser, *_: object) -> None:
-        parser.error("MSDWild has no loader table: give the folder of MP4 and CSV files with --input and the speech with --rttm. "
-                     "A table of your own goes through `prepare avcc --loader`.")
+        parser.error("MSDWild has no loader table: give the folder of MP4 and CSV files with --input and the speech with "
+                     "--rttm. A table of your own goes through `prepare avcc --loader`.")
 
 
 def _positive(text: str) -> float:

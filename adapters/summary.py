@@ -79,7 +79,8 @@ def _windows(windows: dict[str, Any]) -> list[str]:
                        ("box_rows_repeated", "boxes replaced by a later row")):
         if windows[key]:
             lines.append(_line(label, _figure(windows[key])))
-    return lines + _named("videos lost", windows["lost_videos"]) + _named("frame counts corrected", windows["frames_miscounted"])
+    lines += _named("videos lost", windows["lost_videos"])
+    return lines + _named("frame counts corrected", windows["frames_miscounted"])
 
 
 def _rttm(rttm: dict[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from asdstore.errors import Fault, InputError
 from asdstore.records import Record
 from spec.layout import SAMPLE_RATE
 
+Notes = dict[str, float | int | str]  # of a track, for the report: numbers are added up, texts are counted
 STAMP = 0.01  # seconds: time stamps in file names have two decimals
 REFUSED = 2.0  # seconds by which audio may differ from its video at the most
 
@@ -48,7 +49,7 @@ def fingerprint(paths: Iterable[str | os.PathLike[str]]) -> str:
     return digest.hexdigest()
 
 
-def check_span(found: Decoded, seconds: float, fps: float, sample_id: str, path: str) -> dict[str, str]:
+def check_span(found: Decoded, seconds: float, fps: float, sample_id: str, path: str) -> Notes:
     """Compare a clip's audio with the span of its time stamps: notes for the report, empty where they agree to a frame.
 
     Raises: InputError kind "audio-length" where they differ by more than REFUSED seconds.
@@ -74,12 +75,12 @@ def check_enough(found: Decoded, samples: int, sample_id: str, path: str) -> Non
                          found=str(len(found.samples)), cure="Is start_sec right, and the recording whole?")
 
 
-def audio_notes(found: Decoded, sample_id: str, whole: bool = True) -> dict[str, int | str]:
+def audio_notes(found: Decoded, sample_id: str, whole: bool = True) -> Notes:
     """What the report counts of decoded audio: clipped samples, resampled tracks, headers that claim another length.
 
     `whole` says that `found` is the track's own file; of a shared recording only the tracks that it touches are counted.
     """
-    notes: dict[str, int | str] = {}
+    notes: Notes = {}
     if found.clipped:
         notes |= {"audio_clipped_source_samples": found.clipped} if whole else {"audio_clipped_recording_tracks": 1}
     if found.source_rate != SAMPLE_RATE:

@@ -74,7 +74,7 @@ def _rows(path: Path) -> Iterator[tuple[Path, int, str]]:
             yield file, number, line
 
 
-def parse_truth(cells: list[str], columns: int) -> tuple[str, float, int]:
+def parse_truth(cells: Sequence[str], columns: int) -> tuple[str, float, int]:
     """Track id, time stamp in seconds and label (0 or 1; inaudible speech is 0) of a row.
 
     Raises: InputError kind "truth".

@@ -21,6 +21,9 @@ class Choice(NamedTuple):
     min_face_ratio: float = 0.9  # of the frames of the window
 
 
+DOCUMENTED = Choice()
+
+
 class Window(NamedTuple):
     """A stretch of `frames` frames from frame `start`; `segment` numbers all windows of the video, used or not."""
 
@@ -29,7 +32,7 @@ class Window(NamedTuple):
     frames: int
 
 
-def lay_windows(annotated: Iterable[int], frames: int, fps: float, choice: Choice = Choice()) -> list[Window]:
+def lay_windows(annotated: Iterable[int], frames: int, fps: float, choice: Choice = DOCUMENTED) -> list[Window]:
     """The windows of a video of `frames` frames whose `annotated` frames (ascending) have a face.
 
     Raises: InputError kind "window" where the overlap leaves no step.
@@ -51,7 +54,7 @@ def lay_windows(annotated: Iterable[int], frames: int, fps: float, choice: Choic
     return [window for window in windows if window.frames >= least]
 
 
-def present(faces: Mapping[str, Mapping[int, object]], window: Window, choice: Choice = Choice()) -> list[str]:
+def present(faces: Mapping[str, Mapping[int, object]], window: Window, choice: Choice = DOCUMENTED) -> list[str]:
     """The faces that are seen in enough frames of `window`, sorted as text."""
     span = range(window.start, window.start + window.frames)
     return [face for face in sorted(faces)

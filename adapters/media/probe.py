@@ -26,6 +26,7 @@ def probe(path: str | os.PathLike[str]) -> Video:
     facts = container_facts(path)
     try:
         import av
+        from av.error import FFmpegError
     except ImportError as why:
         raise DependencyError("dependency", expected="the package av", found=str(why),
                               cure="pip install 'asdstore[media]'") from why
@@ -36,7 +37,7 @@ def probe(path: str | os.PathLike[str]) -> Video:
                 packets += packet.size > 0 and not packet.is_discard
                 damaged |= packet.is_corrupt
             sound = bool(container.streams.audio)
-    except av.FFmpegError as why:
+    except FFmpegError as why:
         raise InputError("video-corrupt", file=path, expected="a video that can be read to its end", found=str(why)) from why
     if damaged or packets != facts.claimed_frames:
         packets = sum(1 for _ in frames(path))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,7 +47,8 @@ class ClipTree:
         self.capsys.readouterr()
         code = prepare.main([self.dataset, "--loader", str(self.loader), "--visual-root", str(self.visual),
                              "--audio-root", str(self.audio), "--split", self.split, *arguments])
-        return code, *self.capsys.readouterr()
+        out, err = self.capsys.readouterr()
+        return code, out, err
 
     def faults(self, *arguments: str) -> list[dict]:
         """The faults that `prepare --json` reports; it must report some, and leave no pack."""
@@ -88,8 +90,8 @@ BARS = 6  # of 8 pixels each, black or white, in the middle of a video frame of 
 FACE_BOX = (8, 0, 56, 48)  # x1, y1, x2, y2 of all the bars
 
 
-def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None = -1.0) -> None:
-    """An MP4 with the frame number in bars, B-frames and one key frame; `sound` in seconds (default: as long), None for none."""
+def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None = math.inf) -> None:
+    """An MP4 with the frame number in bars, B-frames and one key frame; `sound` in seconds, None for none."""
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +107,7 @@ def write_video(path: Path, frames: int, fps: int = 25, *, sound: float | None =
             out.mux(video.encode(av.VideoFrame.from_ndarray(picture, format="bgr24")))
         out.mux(video.encode())
         if audio is not None:
-            seconds = frames / fps if sound == -1.0 else sound
+            seconds = min(frames / fps, sound or 0.0)
             time = np.arange(round(seconds * 16000), dtype=np.float32) / 16000
             wave = (0.3 * np.sin(2 * np.pi * 200 * time)).astype(np.float32)[None]
             for at in range(0, wave.shape[1], 1024):

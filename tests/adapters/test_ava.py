@@ -106,8 +106,9 @@ def test_all_missing_inputs_are_listed(clip_tree):
     clip_tree.wav("HV0H6oc4Kvs_0960_1020:2").unlink()
     for jpeg in (clip_tree.visual / "train" / "HV0H6oc4Kvs" / "HV0H6oc4Kvs_0960_1020:3").iterdir():
         jpeg.unlink()
-    assert kinds(clip_tree.faults()) == [("HV0H6oc4Kvs_0960_1020:1", "faces-missing"), ("HV0H6oc4Kvs_0960_1020:2", "audio-missing"),
-                                         ("HV0H6oc4Kvs_0960_1020:3", "faces-missing")]
+    assert kinds(clip_tree.faults()) == [
+        ("HV0H6oc4Kvs_0960_1020:1", "faces-missing"), ("HV0H6oc4Kvs_0960_1020:2", "audio-missing"),
+        ("HV0H6oc4Kvs_0960_1020:3", "faces-missing")]
 
 
 def test_skip_missing_counts_and_lists(clip_tree):

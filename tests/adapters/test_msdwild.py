@@ -134,7 +134,7 @@ def test_boxes_inverted_outside_and_beyond_the_video_are_counted(videos):
 
 
 def test_a_box_that_is_no_number_and_rttm_faults_are_all_found(videos):
-    videos.add("v", 50, rows=f"3,face,1,1,2,nan,4,0\nrubbish\n", speech="SPEAKER v v 0 1 1 <NA> <NA> 0 <NA> <NA>\n"
+    videos.add("v", 50, rows="3,face,1,1,2,nan,4,0\nrubbish\n", speech="SPEAKER v v 0 1 1 <NA> <NA> 0 <NA> <NA>\n"
                "SPEAKER v 0 1 -1 <NA> <NA> 0 <NA> <NA>\nSPEAKER v 0 1 1 <NA> <NA> 0\n")
     faults = videos.prepare(*SHORT, code=1)["faults"]
     assert [(fault["kind"], fault["row"]) for fault in faults] == [("rttm", 1), ("rttm", 2), ("box", 51), ("box", 52)]
@@ -218,7 +218,8 @@ def test_a_loader_table_is_refused_with_the_way_to_go(capsys):
     assert caught.value.code == 2 and "--rttm" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "choice"), [("msdwild_default", Choice(30, 0, "keep", 2)), ("msdwild_5s", Choice(5, 1, "keep", 2, 0.5))])
+@pytest.mark.parametrize(("name", "choice"), [
+    ("msdwild_default", Choice(30, 0, "keep", 2)), ("msdwild_5s", Choice(5, 1, "keep", 2, 0.5))])
 def test_golden_packs_of_the_real_video(golden, tmp_path, name, choice):
     source = golden / "corpora" / "msdwild"
     survey = msdwild.survey(source / "in", source / "all.rttm", choice=choice)

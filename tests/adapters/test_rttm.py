@@ -18,7 +18,8 @@ def test_eight_to_ten_fields(line):
 
 
 @pytest.mark.parametrize("line", [
-    "SPEAKER my v 0 1.0 2.0 <NA> <NA> a <NA> <NA>", "SPEAKER my v 0 1.0 2.0 <NA> <NA> a", "SPEAKER my v 0 1.0 2.0 <NA> <NA> a <NA>",
+    "SPEAKER my v 0 1.0 2.0 <NA> <NA> a <NA> <NA>", "SPEAKER my v 0 1.0 2.0 <NA> <NA> a",
+    "SPEAKER my v 0 1.0 2.0 <NA> <NA> a <NA>",
     "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a", "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a <NA> <NA>",
     "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a <NA>", "SPEAKER v 0 1.0 2.0 <NA> <NA>", "SPEAKER v 0 x 2.0 <NA> <NA> a",
     "SPEAKER v 0 nan 2.0 <NA> <NA> a", "SPEAKER v 0 1.0 inf <NA> <NA> a", "SPEAKER v 0 1.0 -0.5 <NA> <NA> a",
@@ -43,7 +44,8 @@ def test_every_fault_of_a_folder_is_found_with_file_and_row(tmp_path):
     (tmp_path / "a.rttm").write_text("SPEAKER v 0 1 1 <NA> <NA> a\nSPEAKER v 0 1 -1 <NA> <NA> a\n")
     (tmp_path / "b.rttm").write_text("SPEAKER w w 0 1 1 <NA> <NA> a\nSPEAKER v 0 1 1 <NA> <NA> a\n")
     speech = read_rttm(tmp_path)
-    assert [(fault.file, fault.row) for fault in speech.faults] == [(str(tmp_path / "a.rttm"), 2), (str(tmp_path / "b.rttm"), 1)]
+    found = [(fault.file, fault.row) for fault in speech.faults]
+    assert found == [(str(tmp_path / "a.rttm"), 2), (str(tmp_path / "b.rttm"), 1)]
     assert speech.recordings == {"v": {"a": ((1.0, 2.0),)}}
 
 

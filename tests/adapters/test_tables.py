@@ -67,29 +67,32 @@ def test_a_manifest_given_as_a_loader_names_the_right_command(tmp_path):
 
 
 def test_manifest_defaults_and_order(tmp_path):
-    path = write(tmp_path, MANIFEST + "b\tf.npy\ta.wav\t25\t[0,1]\t\t\t\n" "a\tf\ta.npy\t23.976\t[1]\t1.5\tjpeg_directory\t48000\n"
-                           "c\tf.mp4\tf.mp4\t25\t[1]\t0\tvideo\n")
+    path = write(tmp_path, MANIFEST + "b\tf.npy\ta.wav\t25\t[0,1]\t\t\t\n"
+                           "a\tf\ta.npy\t23.976\t[1]\t1.5\tjpeg_directory\t48000\n" "c\tf.mp4\tf.mp4\t25\t[1]\t0\tvideo\n")
     table = read_manifest(path)
     assert not table.faults and [row.sample_id for row in table.rows] == ["b", "a", "c"]
     assert [row[6:] for row in table.rows] == [(0.0, "npy", 16000), (1.5, "jpeg_directory", 48000), (0.0, "video", 16000)]
 
 
 def test_manifest_columns_in_another_order_and_unknown_ones(tmp_path):
-    table = read_manifest(write(tmp_path, "labels\tsource_fps\tsample_id\taudio_path\tvisual_path\tstart_secs\n[1]\t25\ta\tw\tv\t3\n"))
+    header = "labels\tsource_fps\tsample_id\taudio_path\tvisual_path\tstart_secs\n"
+    table = read_manifest(write(tmp_path, header + "[1]\t25\ta\tw\tv\t3\n"))
     assert table.rows[0].visual_path == "v" and table.ignored == ["start_secs"]
 
 
 @pytest.mark.parametrize(("row", "kind"), [
-    ("a\tv\tw\t25\t[0, 7]", "labels"), ("a\tv\tw\tx\t[0]", "fps"), ("a\t\tw\t25\t[0]", "columns"), ("a\tv\tw\t25\t[0]\t-1", "start"),
-    ("a\tv\tw\t25\t[0]\tnan", "start"), ("a\tv\tw\t25\t[0]\t0\tpng", "visual-kind"), ("a\tv\tw\t25\t[0]\t0\tnpy\t0", "audio-rate"),
-    ("a\tv\tw\t25\t[0]\t0\tnpy\t0.5", "audio-rate"), ("a\tv\tw\t25\t[0]\t0\tnpy\t8000\tx", "columns"), ("a/b\tv\tw\t25\t[0]", "id"),
+    ("a\tv\tw\t25\t[0, 7]", "labels"), ("a\tv\tw\tx\t[0]", "fps"), ("a\t\tw\t25\t[0]", "columns"),
+    ("a\tv\tw\t25\t[0]\t-1", "start"), ("a\tv\tw\t25\t[0]\tnan", "start"), ("a\tv\tw\t25\t[0]\t0\tpng", "visual-kind"),
+    ("a\tv\tw\t25\t[0]\t0\tnpy\t0", "audio-rate"), ("a\tv\tw\t25\t[0]\t0\tnpy\t0.5", "audio-rate"),
+    ("a\tv\tw\t25\t[0]\t0\tnpy\t8000\tx", "columns"), ("a/b\tv\tw\t25\t[0]", "id"),
 ])
 def test_faults_of_a_manifest_row(tmp_path, row, kind):
     table = read_manifest(write(tmp_path, MANIFEST + row + "\n"))
     assert [(fault.row, fault.kind) for fault in table.faults] == [(2, kind)] and not table.rows
 
 
-@pytest.mark.parametrize("header", ["", "sample_id\tvisual_path\n", MANIFEST.replace("start_sec", "labels"), "a:1\t1\t25\t[1]\n"])
+@pytest.mark.parametrize("header", [
+    "", "sample_id\tvisual_path\n", MANIFEST.replace("start_sec", "labels"), "a:1\t1\t25\t[1]\n"])
 def test_a_header_that_is_none(tmp_path, header):
     with pytest.raises(InputError) as caught:
         read_manifest(write(tmp_path, header))
