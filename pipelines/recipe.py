@@ -16,7 +16,7 @@ from pipelines.gather import Pool, batch_bytes, gather
 from pipelines.keys import Key
 from pipelines.plan import Batch, Plan, complete, whole_tracks
 from pipelines.tracks import Tracks
-from pipelines.transforms import Transform, chain, run, text
+from pipelines.transforms import Transform, chain, run, text, unchanged
 
 VERSION = 1  # of the laws by which plans are made: another number, another order of the same recipe
 _PLANS = 2  # epochs kept
@@ -109,10 +109,12 @@ class Recipe:
         """One batch of an epoch, gathered and transformed."""
         plan = self.plan(epoch)
         assert plan.batches is not None
+        batch = gather(plan, number, self._pool if pool is None else pool)
+        if all(stage.apply is unchanged for stage in self.transform.stages):
+            return batch
         members = plan.batches.members(number)
         own = np.zeros(int(plan.batches.rows[number]), np.uint64)
         own[:len(members)] = plan.identity(members)
-        batch = gather(plan, number, self._pool if pool is None else pool)
         return self.transform.apply(batch, Key.of(self.seed, epoch).fold(own))
 
     def repeats(self, epoch: int) -> bool:

@@ -66,13 +66,14 @@ class Tracks:
         pack = self.packs[self.pack[track]]
         return pack.view(stream, pack.rows[self.position[track]])
 
+    def named(self, track: int) -> tuple[str, str]:
+        """Sample id and recording of a track; the latter "" where it is not known."""
+        found = self.packs[self.pack[track]][int(self.position[track])]
+        return found.id, found.recording or ""
+
     def sample_id(self, track: int) -> str:
         """The id of a track."""
-        return self.packs[self.pack[track]][int(self.position[track])].id
-
-    def recording(self, track: int) -> str:
-        """The recording of a track, "" where it is not known."""
-        return self.packs[self.pack[track]][int(self.position[track])].recording or ""
+        return self.named(track)[0]
 
     @cached_property
     def recordings(self) -> np.ndarray:

@@ -116,8 +116,9 @@ def run(stages: tuple[Stage, ...], half: str, value: Any, key: Key) -> Any:
     seen: dict[str, int] = {}
     for each in stages:
         turn = seen[each.name] = seen.get(each.name, 0) + 1
-        own = key.fold(each.name) if turn == 1 else key.fold(each.name, turn)
-        value = getattr(each, half)(value, own)
+        function = getattr(each, half)
+        if function is not unchanged:
+            value = function(value, key.fold(each.name) if turn == 1 else key.fold(each.name, turn))
     return value
 
 
