@@ -26,6 +26,7 @@ from asdstore import files
 from asdstore.errors import AsdError, FormatError, InputError, StoreError, error
 from asdstore.facts import changed_blocks, gather
 from asdstore.storage import map_file
+from asdstore.verb import make_callable
 from asdstore.zarr_arrays import DOCUMENT, extents
 from spec import index, manifest, seal, zarr3
 from spec.document import dump_json, parse_json
@@ -289,6 +290,8 @@ def _own_bytes(folder: Path) -> int:
     entries = (Path(at, name).lstat() for at, _, names in os.walk(folder) for name in names if not Path(at, name).is_symlink())
     return sum(entry.st_size for entry in entries if entry.st_nlink == 1)
 
+
+make_callable(__name__)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from asdstore.errors import FormatError, StoreError, TrackError, error
-from asdstore.facts import changed_blocks, gather
+from asdstore.facts import gather
 from asdstore.storage import Source, Storage
 from spec import index as index_
 from spec import seal
@@ -70,10 +70,10 @@ def _checked(root: str, verify: str) -> Facts:
     facts = gather(root)
     for fault in faults(OPEN_RULES, facts):
         raise error(fault._replace(file=os.path.join(root, fault.file)))
-    if verify == "deep" and facts.seal:
-        for file in facts.seal.files:
-            for fault in changed_blocks(os.path.join(root, file.name), file, facts.seal.block_bytes):
-                raise error(fault._replace(file=os.path.join(root, fault.file), rule="R034"))
+    if verify == "deep":
+        from asdstore.contents import changed_files
+        for fault in changed_files(facts):
+            raise error(fault._replace(file=os.path.join(root, fault.file)))
     return facts
 
 

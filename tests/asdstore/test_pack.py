@@ -236,3 +236,13 @@ def test_a_path_that_is_no_pack(tmp_path):
         assert isinstance(caught.value, AsdError) and str(path) in str(caught.value)
     with pytest.raises(AsdError):
         asdstore.open([])
+
+
+def test_mirrors_and_checks_are_called_by_the_name_of_their_module(make_pack):
+    made = make_pack()
+    mirror = asdstore.mirror(made.path)  # type: ignore[operator]
+    asdstore.check(made.path)  # type: ignore[operator]
+    pack, mirrored = asdstore.open(made.path), asdstore.open(mirror, verify="deep")
+    assert mirrored.digest == pack.digest
+    for track, other in zip(pack, mirrored, strict=True):
+        assert track.id == other.id and np.array_equal(track.faces, other.faces) and np.array_equal(track.audio, other.audio)
