@@ -3,64 +3,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import asdstore
 from asdstore.pack import Pack
-from asdstore.records import Media, Record
-from spec.layout import ASD
-
-SMALL = ASD.with_face_shape((8, 6))
-
-
-class Kind(NamedTuple):
-    """What a made track is like."""
-
-    frames: int
-    fps: float = 25.0
-    recording: str | None = None  # None: one of its own
-    level: float = 0.1
-
-
-def load(record: Record, face_shape: tuple[int, int]) -> Media:
-    """Faces whose pixels tell track and frame, a seeded waveform, seeded labels."""
-    name, level = record.source  # type: ignore[misc]
-    draw = np.random.default_rng(name)
-    faces = np.empty((record.frames, *face_shape), np.uint8)
-    faces[:] = (np.arange(record.frames) % 251).astype(np.uint8)[:, None, None]
-    faces[:, 0, 0] = name % 256
-    seconds = record.frames / record.fps
-    audio = (draw.standard_normal(round(seconds * 16000)) * level).clip(-1, 1).astype(np.float32)
-    labels = np.repeat(draw.integers(0, 2, record.frames // 5 + 1), 5)[:record.frames].astype(np.uint8)
-    return Media(faces, audio, labels)
-
-
-def write(target: Path, kinds: Sequence[Kind], name: str = "t", face_shape: tuple[int, int] = (8, 6)) -> Path:
-    records = [Record("made", f"{name}{i}", kind.fps, kind.frames, 0.0,
-                      f"{name}-video{i}" if kind.recording is None else kind.recording, (i, kind.level))
-               for i, kind in enumerate(kinds)]
-    return asdstore.write_pack(target, records, partial(load, face_shape=face_shape), layout=ASD.with_face_shape(face_shape),
-                               max_shard_bytes=200_000)
-
+from tests.pipelines.made import Kind, varied, write
 
 @pytest.fixture
-def make_pack(tmp_path: Path) -> Callable[..., Pack]:
-    """make_pack([Kind(...), ...], name) -> an open pack."""
+def packed(tmp_path: Path) -> Callable[..., Pack]:
+    """packed([Kind(...), ...], name) -> an open pack."""
     def made(kinds: Sequence[Kind], name: str = "t", face_shape: tuple[int, int] = (8, 6)) -> Pack:
         return asdstore.open(write(tmp_path / name, kinds, name, face_shape))
     return made
-
-
-def varied(count: int = 40, seed: int = 0) -> list[Kind]:
-    """Tracks of many lengths and rates, two to a recording."""
-    draw = np.random.default_rng(seed)
-    return [Kind(int(draw.integers(3, 160)), float(draw.choice([15, 23.976, 24, 25, 25, 25, 29.97, 30, 50, 60])), f"video{i // 2}")
-            for i in range(count)]
 
 
 @pytest.fixture(scope="session")
