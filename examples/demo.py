@@ -134,7 +134,7 @@ def main() -> int:
         said.append(f"{len(sources)} packs, every byte: no rule of the standard is broken")
     for source in sources:
         with step(f"mirror {source.corpus}") as said:
-            found = command("mirror", source.pack, "--overwrite")
+            found = command("mirror", source.pack)
             said.append(f"{source.pack / 'mirror.zarr'}: {found['bytes']:,} bytes of its own, the data are links")
         with step("read back") as said:
             said.append(compare(source.pack, source.pack / "mirror.zarr"))
