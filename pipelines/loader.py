@@ -6,16 +6,17 @@ import operator
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from asdstore.errors import InputError, StateError
 from pipelines.prefetch import ordered
-from pipelines.ranks import find_rank
+from pipelines.ranks import find_rank, running
 from pipelines.workers import Workers
 
 _STATE = 1  # version of a loader's state
+Like = TypeVar("Like", bound="Loader")
 
 
 class Source(Protocol):
@@ -60,6 +61,7 @@ class Loader:
                 raise InputError(name, expected="0 or more", found=str(value))
         self.recipe = recipe
         self.rank, self.world = find_rank(rank, world)
+        self._given = rank is not None
         self.prefetch, self.threads, self.processes, self.start_method = prefetch, threads, processes, start_method
         self.epoch = 0
         self._done = 0  # batches handed out in this epoch, over all ranks
@@ -86,30 +88,47 @@ class Loader:
         step, steps = operator.index(step), len(self)
         if not -steps <= step < steps:
             raise IndexError(f"step {step} of {steps}")
-        return make_batch(self.recipe, self.rank, self.world, self.epoch, 0, step % steps)
+        return self.batch(self.epoch, step % steps)
 
     def batch(self, epoch: int, step: int) -> dict[str, Any]:
         """The batch of this rank at a step of any epoch."""
-        return make_batch(self.recipe, self.rank, self.world, epoch, 0, step)
+        return self._made(epoch, 0, step)
+
+    def _made(self, epoch: int, done: int, step: int) -> dict[str, Any]:
+        return self.finish(make_batch(self.recipe, self.rank, self.world, epoch, done, step), epoch, done + step * self.world)
+
+    def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
+        """What a bridge does to each batch of the step that starts with global batch `first`, in the thread that made it."""
+        return batch
 
     # Iteration --------------------------------------------------------------------------------------------------------------
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        # A generator, so that all this happens with the first batch: trainers ask for iterators only to look.
+        self._check_rank()
         if self._done and not self._resumed:
             self.epoch, self._done = self.epoch + 1, 0
         self._resumed = False
         if self._done and self._done >= self.recipe.count(self.epoch):
             self.epoch, self._done = self.epoch + 1, 0
-        return self._iterate(self.epoch, self._done)
+        yield from self._iterate(self.epoch, self._done)
+
+    def _check_rank(self) -> None:
+        """Raises where this rank was found before a distributed run was initialised, and is another one in it."""
+        if not self._given and running() not in (None, (self.rank, self.world)):
+            raise InputError("rank", expected="a loader made after the distributed run was initialised, or given its rank",
+                             found=f"rank {self.rank} of {self.world} in a run where this is (rank, world) {running()}",
+                             cure="Make the loader later, or pass rank= and world=.")
 
     def _iterate(self, epoch: int, done: int) -> Iterator[dict[str, Any]]:
         steps, total = self._steps(epoch, done), self.recipe.count(epoch)
-        make = partial(make_batch, self.recipe, self.rank, self.world)
         if self.processes:
             if self._workers is None:
+                make = partial(make_batch, self.recipe, self.rank, self.world)
                 self._workers = Workers(make, self.processes, self.start_method)
-            ahead = self._workers.ordered(lambda step: (epoch, done, step), steps, self.prefetch)
+            made = self._workers.ordered(lambda step: (epoch, done, step), steps, self.prefetch)
+            ahead = (self.finish(batch, epoch, done + step * self.world) for step, batch in enumerate(made))
         else:
-            ahead = ordered(partial(make, epoch, done), steps, depth=self.prefetch, threads=self.threads)
+            ahead = ordered(partial(self._made, epoch, done), steps, depth=self.prefetch, threads=self.threads)
         began = time.perf_counter()
         for step in range(steps):
             asked = time.perf_counter()
@@ -123,12 +142,16 @@ class Loader:
         self._times = [self._times[0] + 1, self._times[1] + now - asked, now - began]
         return batch
 
-    def at(self, epoch: int) -> Loader:
+    def at(self: Like, epoch: int) -> Like:
         """A loader like this one at the beginning of another epoch."""
         if epoch < 0:
             raise InputError("epoch", expected="0 or more", found=str(epoch))
-        found = object.__new__(Loader)
-        found.__dict__.update(self.__getstate__(), epoch=int(epoch), _done=0, _resumed=False, _times=[0, 0.0, 0.0])
+        return self.like(type(self), epoch=int(epoch), _done=0, _resumed=False)
+
+    def like(self, kind: type[Like], **changed: Any) -> Like:
+        """A loader of another kind that stands where this one stands and then goes its own way: what bridges are made by."""
+        found = object.__new__(kind)
+        found.__dict__.update(self.__getstate__(), _times=[0, 0.0, 0.0], **changed)
         return found
 
     def set_epoch(self, epoch: int) -> None:
@@ -220,11 +243,11 @@ def make_batch(source: Source, rank: int, world: int, epoch: int, done: int, ste
     count, first = source.count(epoch), done + step * world
     number = first + rank
     scored = source.scored(epoch, first, min(first + world, count))
-    if number < count:
-        batch = source.batch(epoch, number)
-    elif source.repeats(epoch):
-        batch = source.batch(epoch, number - count)
+    repeats = source.repeats(epoch)
+    if repeats and first + world > count:
         scored += source.scored(epoch, max(first - count, 0), first + world - count)
+    if number < count or repeats:
+        batch = source.batch(epoch, number % count)
     else:
         batch = source.batch(epoch, count - 1)
         batch["valid"] = np.zeros_like(batch["valid"])

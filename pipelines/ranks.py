@@ -26,18 +26,27 @@ def find_rank(rank: int | None = None, world: int | None = None, environ: Mappin
         return int(rank), int(world)
     if rank is not None or world is not None:
         raise InputError("rank", expected="both rank and world, or neither", found=f"rank {rank}, world {world}")
-    found = {name: place for name, place in (("torch.distributed", _torch()), ("JAX", _jax())) if place}
-    if len(set(found.values())) > 1:
-        raise InputError("rank", expected="one rank and world", found=", ".join(f"{k}: {v}" for k, v in found.items()),
-                         cure="Pass rank= and world=.")
+    found = running()
     if found:
-        return next(iter(found.values()))
+        return found
     for name in _LAUNCHED:
         if environ.get(name, "1").strip() not in ("", "0", "1"):
             raise InputError("world", expected="an initialised torch.distributed or JAX run, since the environment says "
                              f"{name}={environ[name]}", found="none",
                              cure="Initialise it before the loader is made, or pass rank= and world=.")
     return 0, 1
+
+
+def running() -> tuple[int, int] | None:
+    """(rank, world) of the torch.distributed or JAX run that is initialised in this process.
+
+    Raises: InputError "rank" where both are, and disagree.
+    """
+    found = {name: place for name, place in (("torch.distributed", _torch()), ("JAX", _jax())) if place}
+    if len(set(found.values())) > 1:
+        raise InputError("rank", expected="one rank and world", found=", ".join(f"{k}: {v}" for k, v in found.items()),
+                         cure="Pass rank= and world=.")
+    return next(iter(found.values()), None)
 
 
 def _torch() -> tuple[int, int] | None:
