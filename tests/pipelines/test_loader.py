@@ -1,0 +1,484 @@
+"""The laws of the loader: order, ranks, fillers, resume, buffers, bad input."""
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipelines
+from asdstore.errors import InputError, StateError
+from pipelines.gather import Pool
+from pipelines.prefetch import ordered
+from tests.pipelines.made import Kind
+
+SETTINGS = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
+pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
+
+
+def ids(batch: dict) -> tuple:
+    """What tells a batch apart."""
+    return tuple(zip(batch["sample_ids"].tolist(), batch["starts"].tolist(), batch["valid"].tolist(), strict=True))
+
+
+def flat(loader, epoch: int) -> list[tuple]:
+    """The global order of an epoch, from the plan alone."""
+    found, chunks = loader.batches(epoch), loader.at(epoch).chunks
+    return [tuple((str(loader.recipe.tracks.sample_id(int(chunks.track[i]))), int(chunks.predict_start[i] - chunks.prefix[i]), True)
+                  for i in found.ids[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+
+
+def scored_frames(loaders) -> dict[tuple[str, int], int]:
+    """How often each model frame of each track is scored in one epoch of these ranks."""
+    seen: dict[tuple[str, int], int] = {}
+    for loader in loaders:
+        for batch in loader:
+            for row, column in zip(*np.nonzero(batch["scored"]), strict=True):
+                frame = (str(batch["sample_ids"][row]), int(batch["starts"][row] + column))
+                seen[frame] = seen.get(frame, 0) + 1
+    return seen
+
+
+def every_frame(pack) -> set[tuple[str, int]]:
+    counts = np.floor(pack.index["source_frames"] / pack.index["source_fps"] * 25 + 1e-9).astype(int)
+    return {(track.id, k) for track, count in zip(pack, counts, strict=True) for k in range(count)}
+
+
+@pytest.mark.parametrize("more", [{}, {"jitter": True}, {"shapes": 3}, {"shapes": 3, "jitter": True}, {"window": None, "context": 0},
+                                  {"context": 0}, {"group": 1}, {"audio": "int16"}])
+@pytest.mark.parametrize("world", [1, 3])
+def test_every_frame_is_scored_once(pack, more, world):
+    loaders = [pipelines.train(pack, **{**SETTINGS, **more}, rank=rank, world=world) for rank in range(world)]
+    for _ in range(2):
+        seen = scored_frames(loaders)
+        assert set(seen) == every_frame(pack) and set(seen.values()) == {1}
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_rank_r_reads_batch_s_times_world_plus_r(pack, world):
+    loaders = [pipelines.train(pack, **SETTINGS, rank=rank, world=world) for rank in range(world)]
+    for epoch in (0, 1):
+        order = flat(loaders[0], epoch)
+        steps = -(-len(order) // world)
+        read = [[ids(batch) for batch in loader] for loader in loaders]
+        assert {len(batches) for batches in read} == {steps} == {len(loader.at(epoch)) for loader in loaders}
+        given_out = [read[i % world][i // world] for i in range(steps * world)]
+        assert given_out[:len(order)] == order
+        assert all(not any(valid for _, _, valid in batch) for batch in given_out[len(order):])
+
+
+def test_the_order_does_not_depend_on_the_world(pack):
+    assert flat(pipelines.train(pack, **SETTINGS, rank=2, world=5), 3) == flat(pipelines.train(pack, **SETTINGS), 3)
+
+
+def test_epochs_and_seeds_differ_and_repeat(pack):
+    orders = [flat(pipelines.train(pack, **SETTINGS, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1)]
+    assert len({tuple(order) for order in orders}) == 4
+    assert flat(pipelines.train(pack, **SETTINGS, seed=1), 1) == orders[3]
+
+
+def test_fillers_are_never_scored_and_say_that_they_are_none(pack):
+    loaders = [pipelines.train(pack, **SETTINGS, group=1, rank=rank, world=7) for rank in range(7)]
+    count = len(loaders[0].batches().offsets) - 1
+    assert count % 7
+    fillers = [loader[len(loader) - 1] for loader in loaders[count % 7:]]
+    assert all(not batch["valid"].any() and not batch["scored"].any() for batch in fillers)
+    last = loaders[count % 7 - 1][len(loaders[0]) - 1]
+    assert all(batch["faces"].shape == last["faces"].shape for batch in fillers)
+
+
+@pytest.mark.parametrize("world", [1, 3, 4])
+@pytest.mark.parametrize("more", [{}, {"compat": "muvap"}, {"fit": "crop"}])
+def test_scored_in_step_counts_all_ranks(pack, world, more):
+    loaders = [pipelines.train(pack, **SETTINGS, **more, rank=rank, world=world) for rank in range(world)]
+    for step in zip(*loaders, strict=True):
+        total = sum(int(batch["scored"].sum()) for batch in step)
+        assert {batch["scored_in_step"] for batch in step} == {total}
+
+
+def test_rows_end_in_zeros(pack):
+    for _ in range(3):  # buffers are used again
+        for batch in pipelines.train(pack, **SETTINGS, shapes=2):
+            for row, length in enumerate(batch["lengths"]):
+                assert not batch["faces"][row, length:].any() and not batch["labels"][row, length:].any()
+                assert not batch["audio"][row, 640 * length:].any() and not batch["scored"][row, length:].any()
+                assert not batch["scored"][row, :batch["prefix"][row]].any()
+                assert batch["valid"][row] == (batch["sample_ids"][row] != "")
+
+
+def test_the_schema(pack):
+    batch = pipelines.train(pack, **SETTINGS, targets=pipelines.projection_targets())[0]
+    rows, frames = batch["labels"].shape
+    kinds = {name: (str(value.dtype), value.shape) for name, value in batch.items() if name != "scored_in_step"}
+    names = {name: kinds.pop(name) for name in ("sample_ids", "recordings")}
+    assert all(dtype.startswith("<U") and shape == (rows,) for dtype, shape in names.values())
+    assert kinds == {
+        "faces": ("uint8", (rows, frames, 8, 6)), "audio": ("float32", (rows, frames * 640)), "labels": ("float32", (rows, frames)),
+        "targets": ("float32", (rows, frames, 6)), "scored": ("bool", (rows, frames)), "valid": ("bool", (rows,)),
+        **{name: ("int64", (rows,)) for name in ("lengths", "starts", "prefix", "tracks")}}
+    assert type(batch["scored_in_step"]) is int
+
+
+def test_faces_are_those_of_the_chunk(pack):
+    for batch in pipelines.train(pack, **SETTINGS):
+        for row, (track, start, length) in enumerate(zip(batch["tracks"], batch["starts"], batch["lengths"], strict=True)):
+            of = pack[int(track)]
+            source = np.clip(np.floor((np.arange(start, start + length) + 0.5) / 25 * of.fps), 0, of.frames - 1).astype(int)
+            assert np.array_equal(batch["faces"][row, :length], of.faces[source]) and batch["sample_ids"][row] == of.id
+
+
+# Access and iteration -------------------------------------------------------------------------------------------------------
+
+
+def test_random_access_is_the_iteration(pack):
+    loader = pipelines.train(pack, **SETTINGS, rank=1, world=2)
+    assert [ids(loader[step]) for step in range(len(loader))] == [ids(batch) for batch in loader.at(0)]
+    assert ids(loader[-1]) == ids(loader[len(loader) - 1])
+    assert ids(loader.batch(5, 1)) == ids(loader.at(5)[1])
+    for step in (len(loader), -len(loader) - 1):
+        with pytest.raises(IndexError):
+            loader[step]
+
+
+def test_the_iterator_advances_the_epoch_by_itself(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    read = [[ids(batch) for batch in loader] for _ in range(3)]
+    assert read == [flat(loader, epoch) for epoch in range(3)] and loader.epoch == 3
+
+
+def test_an_epoch_that_was_begun_is_not_begun_again(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    first = ids(next(iter(loader)))
+    assert [ids(batch) for batch in loader] == flat(loader, 1) and first == flat(loader, 0)[0]
+
+
+def test_set_epoch(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    loader.set_epoch(4)
+    assert ids(next(iter(loader))) == flat(loader, 4)[0]
+    loader.set_epoch(4)
+    assert ids(next(iter(loader))) == flat(loader, 4)[0]
+
+
+def test_at_leaves_the_loader_alone(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    iteration = iter(loader)
+    next(iteration)
+    other = loader.at(epoch=3)
+    assert [ids(batch) for batch in other] == flat(loader, 3)
+    assert loader.state_dict()["epoch"] == 0 and ids(next(iteration)) == flat(loader, 0)[1]
+    with pytest.raises(InputError):
+        loader.at(epoch=-1)
+
+
+def test_loaders_pickle_where_they_stand(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    iteration = iter(loader)
+    next(iteration)
+    data = pickle.dumps(loader)
+    assert len(data) < 4000
+    other = pickle.loads(data)
+    other.load_state_dict(loader.state_dict())
+    assert [ids(batch) for batch in other] == flat(loader, 0)[1:]
+
+
+# Buffers and threads --------------------------------------------------------------------------------------------------------
+
+
+def test_batches_stay_as_they_are_while_they_are_referred_to(pack):
+    loader = pipelines.train(pack, **{**SETTINGS, "threads": 2}, prefetch=3)
+    kept = list(loader)
+    for epoch in range(2):
+        faces = [batch["faces"][0] for batch in loader]  # a view of a view keeps its buffer too
+        for view, step in zip(faces, range(len(faces)), strict=True):
+            assert np.array_equal(view, loader.at(epoch + 1)[step]["faces"][0])
+    for step, batch in enumerate(kept):
+        assert all(np.array_equal(batch[name], value) for name, value in loader.at(0)[step].items())
+
+
+def test_buffers_are_used_again(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    places = set()
+    for _ in range(3):
+        for batch in loader:
+            places.add(batch["faces"].ctypes.data)
+            del batch
+    assert len(places) <= 4
+
+
+def test_a_pool_makes_room_for_larger_arrays():
+    pool = Pool()
+    first = pool.arrays([("a", (10,), "u1")])
+    second = pool.arrays([("a", (5 << 20,), "u1"), ("b", (3, 2), "f4")])
+    assert second["b"].shape == (3, 2) and second["b"].ctypes.data % 64 == 0 and len(pool._buffers) == 2
+    first["a"][:] = 1
+    del second
+    third = pool.arrays([("a", (9 << 20,), "u1")])
+    assert len(pool._buffers) == 2 and first["a"].all() and third["a"].nbytes == 9 << 20
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 5])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_threads_do_not_change_what_is_read(pack, threads, prefetch):
+    loader = pipelines.train(pack, **{**SETTINGS, "threads": threads}, prefetch=prefetch)
+    assert [ids(batch) for batch in loader] == flat(loader, 0)
+
+
+def test_prefetch_stays_in_order_and_within_its_depth():
+    begun: list[int] = []
+
+    def fetch(i: int) -> int:
+        begun.append(i)
+        time.sleep(0.002 * (i % 3))
+        return i
+
+    ahead = ordered(fetch, 20, depth=3, threads=3)
+    for i in range(5):
+        assert next(ahead) == i and max(begun) <= i + 3
+    ahead.close()
+    assert len(begun) <= 9
+
+
+def test_an_error_comes_out_at_its_turn():
+    def fetch(i: int) -> int:
+        if i == 2:
+            raise KeyError("two")
+        return i
+
+    ahead = ordered(fetch, 5, depth=4, threads=2)
+    assert [next(ahead), next(ahead)] == [0, 1]
+    with pytest.raises(KeyError):
+        next(ahead)
+
+
+def test_threads_end_with_their_iteration(pack):
+    before = threading.active_count()
+    loader = pipelines.train(pack, **{**SETTINGS, "threads": 3})
+    iteration = iter(loader)
+    next(iteration)
+    del iteration
+    gc.collect()
+    list(loader)
+    assert threading.active_count() == before
+
+
+# State ----------------------------------------------------------------------------------------------------------------------
+
+
+@given(epoch=st.integers(0, 3), at=st.integers(0, 200), first=st.integers(1, 5), second=st.integers(1, 5), data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_state_goes_on_exactly_with_any_number_of_ranks(pack, epoch, at, first, second, data):
+    whole = pipelines.train(pack, **SETTINGS, jitter=True, rank=0, world=1)
+    order = flat(whole, epoch)
+    rank = data.draw(st.integers(0, first - 1))
+    loader = pipelines.train(pack, **SETTINGS, jitter=True, rank=rank, world=first).at(epoch)
+    steps = min(at, len(loader))
+    iteration = iter(loader)
+    for _ in range(steps):
+        next(iteration)
+    state = json.loads(json.dumps(loader.state_dict()))
+    done = state["batches"]
+    assert done == min(steps * first, len(order)) and state["epoch"] == epoch
+    rest = []
+    for rank in range(second):
+        other = pipelines.train(pack, **SETTINGS, jitter=True, rank=rank, world=second)
+        other.load_state_dict(state)
+        rest.append([ids(batch) for batch in other])
+    expected = order[done:] or flat(whole, epoch + 1)
+    given_out = [rest[i % second][i // second] for i in range(second * len(rest[0]))]
+    assert given_out[:len(expected)] == expected
+    assert not any(valid for batch in given_out[len(expected):] for _, _, valid in batch)
+
+
+def test_a_state_is_one_line_and_the_same_on_every_rank(pack):
+    states = []
+    for rank in range(3):
+        loader = pipelines.train(pack, **{**SETTINGS, "threads": rank}, rank=rank, world=3)
+        iteration = iter(loader)
+        next(iteration)
+        states.append(json.dumps(loader.state_dict()))
+    assert len(set(states)) == 1 and "\n" not in states[0] and len(states[0]) < 1000
+    assert not any(word in states[0] for word in ("rank", "world", "thread", "worker"))
+
+
+def test_what_was_prefetched_does_not_count(pack):
+    loader = pipelines.train(pack, **{**SETTINGS, "threads": 2}, prefetch=4)
+    iteration = iter(loader)
+    assert loader.state_dict()["batches"] == 0
+    next(iteration)
+    assert loader.state_dict()["batches"] == 1
+
+
+def test_a_loaded_state_survives_set_epoch_of_its_epoch(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    iteration = iter(loader.at(2))
+    del iteration
+    state = {**loader.state_dict(), "epoch": 2, "batches": 3}
+    loader.load_state_dict(state)
+    loader.set_epoch(2)
+    assert [ids(batch) for batch in loader] == flat(loader, 2)[3:]
+    loader.load_state_dict(state)
+    loader.set_epoch(3)
+    assert [ids(batch) for batch in loader] == flat(loader, 3)
+
+
+@pytest.mark.parametrize(("change", "kind"), [
+    ({"window": 61}, "plan"), ({"context": 14}, "plan"), ({"frame_budget": 501}, "plan"), ({"group": 12}, "plan"),
+    ({"jitter": True}, "plan"), ({"shapes": 4}, "plan"), ({"seed": 1}, "seed"), ({"augment": pipelines.augment_faces()}, "plan")])
+def test_a_state_of_another_plan_is_refused_and_says_what_changed(pack, change, kind):
+    state = pipelines.train(pack, **SETTINGS).state_dict()
+    with pytest.raises(StateError) as error:
+        pipelines.train(pack, **{**SETTINGS, **change}).load_state_dict(state)
+    assert error.value.kind == kind and error.value.fault.expected != error.value.fault.found
+
+
+def test_a_state_of_other_packs_is_refused(pack, packed):
+    state = pipelines.train(pack, **SETTINGS).state_dict()
+    with pytest.raises(StateError):
+        pipelines.train(pack, packed([Kind(30)]), **SETTINGS).load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [{"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None},
+                                    {"seed": None}, {"plan": None}, {"batches": 1.0}, {"epoch": True}])
+def test_states_that_are_none(pack, change):
+    loader = pipelines.train(pack, **SETTINGS)
+    with pytest.raises(StateError):
+        loader.load_state_dict({**loader.state_dict(), **change})
+    for state in (None, [], {}, "state"):
+        with pytest.raises(StateError):
+            loader.load_state_dict(state)
+
+
+# Evaluation -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [1, 3, 8])
+@pytest.mark.parametrize("more", [{}, {"frame_budget": 400}])
+def test_evaluation_sees_every_track_once(packed, world, more):
+    pack = packed([Kind(20 + 7 * i, fps=25 + i % 3) for i in range(11)] + [Kind(1, 30.0), Kind(2, 60.0)])
+    loaders = [pipelines.evaluate(pack, **more, rank=rank, world=world) for rank in range(world)]
+    read = [list(loader) for loader in loaders]
+    assert len({len(batches) for batches in read}) == 1
+    seen = [name for batches in read for batch in batches for name in batch["sample_ids"][batch["valid"]].tolist()]
+    assert sorted(seen) == sorted(track.id for track in pack)
+    frames = {name: int(batch["scored"][row].sum()) for batches in read for batch in batches
+              for row, name in enumerate(batch["sample_ids"].tolist()) if batch["valid"][row]}
+    assert frames["t11"] == frames["t12"] == 1 and frames["t0"] == 20
+    assert [ids(batch) for batch in loaders[0]] == [ids(batch) for batch in read[0]]  # the same in the next epoch
+
+
+def test_evaluation_is_in_the_order_of_the_packs(pack):
+    assert [batch["sample_ids"][0] for batch in pipelines.evaluate(pack)] == [track.id for track in pack]
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("change", "kind"), [
+    ({"window": 0}, "window"), ({"window": -5}, "window"), ({"context": 60}, "context"), ({"context": 61}, "context"),
+    ({"context": -1}, "context"), ({"frame_budget": 59}, "budget"), ({"frame_budget": 0}, "budget"), ({"min_batch": 0}, "min_batch"),
+    ({"max_batch": 3}, "max_batch"), ({"shapes": 0}, "shapes"), ({"group": 0}, "group"), ({"fit": "stretch"}, "fit"),
+    ({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": float("inf")}, "fps"), ({"audio": "float64"}, "dtype"),
+    ({"rank": 3, "world": 3}, "rank"), ({"rank": -1, "world": 3}, "rank"), ({"rank": 0, "world": 0}, "rank"), ({"rank": 1}, "rank"),
+    ({"threads": -1}, "threads"), ({"prefetch": -1}, "prefetch"), ({"compat": "other"}, "compat"), ({"drop_last": True}, "drop_last"),
+    ({"compat": "muvap", "jitter": True}, "jitter")])
+def test_settings_that_cannot_hold(pack, change, kind):
+    with pytest.raises(InputError) as error:
+        pipelines.train(pack, **{**SETTINGS, **change})
+    assert error.value.kind == kind
+
+
+def test_packs_of_different_geometry(packed):
+    with pytest.raises(InputError) as error:
+        pipelines.train(packed([Kind(30)], "a"), packed([Kind(30)], "b", face_shape=(9, 6)))
+    assert error.value.kind == "geometry"
+
+
+def test_an_empty_pack(pack):
+    with pytest.raises(InputError) as error:
+        pipelines.train(pack.select(np.zeros(len(pack), bool)))
+    assert error.value.kind == "empty"
+    with pytest.raises(InputError):
+        pipelines.train()
+
+
+def test_tracks_shorter_than_a_frame_are_counted_and_named(packed):
+    pack = packed([Kind(1, 30.0), Kind(60), Kind(2, 60.0)])
+    with pytest.warns(UserWarning, match="2 tracks shorter .*t0, t2"):
+        loader = pipelines.train(pack)
+    assert loader.explain()["too_short"] == {"tracks": 2, "sample_ids": ["t0", "t2"]}
+    with pytest.raises(InputError) as error:
+        pipelines.train(packed([Kind(1, 30.0)], "short"))
+    assert error.value.kind == "empty"
+
+
+def test_several_packs_are_one_corpus(pack, packed):
+    other = packed([Kind(50), Kind(80)], "other")
+    loader = pipelines.train([pack, other], **SETTINGS)
+    assert set(loader.chunks.track.tolist()) >= {40, 41}
+    names = {name for batch in loader for name in batch["sample_ids"].tolist()}
+    assert {"other0", "other1", "t0"} <= names
+    assert loader.state_dict() == pipelines.train(pack, other.paths[0], **SETTINGS).state_dict() | {"epoch": 1}
+
+
+def test_the_draws_of_a_pack_do_not_depend_on_its_company(pack, packed):
+    def drawn(*packs) -> dict:
+        faces = {}
+        for batch in pipelines.train(*packs, **SETTINGS, augment=pipelines.augment_faces(0.5, 0, 0)):
+            for row, name in enumerate(batch["sample_ids"].tolist()):
+                faces[name, int(batch["starts"][row])] = batch["faces"][row, :batch["lengths"][row]].copy()
+        return faces
+
+    alone, together = drawn(pack), drawn(packed([Kind(70)], "other"), pack)
+    assert all(np.array_equal(faces, together[place]) for place, faces in alone.items())
+
+
+# The plan that can be seen --------------------------------------------------------------------------------------------------
+
+
+def test_chunks_and_explanation_agree_with_the_batches(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    chunks, said = loader.chunks, loader.explain()
+    assert (chunks.prefix + chunks.predict_length == chunks.fed_length).all()
+    assert chunks.dtype.names == ("track", "predict_start", "predict_length", "prefix", "fed_length")
+    batches = list(loader.at(0))
+    real = sum(int(batch["lengths"].sum()) for batch in batches)
+    padded = sum(batch["scored"].size for batch in batches)
+    assert said["utilisation"] == pytest.approx(real / padded, abs=1e-6)
+    assert said["scored_frames"] == len(every_frame(pack)) == sum(int(batch["scored"].sum()) for batch in batches)
+    assert said["batches"] == len(batches) == said["steps"] and said["chunks"] == len(chunks)
+    assert said["prefix_cost"] == pytest.approx(chunks.fed_length.sum() / chunks.predict_length.sum(), abs=1e-6)
+    assert said["frames_lost"] == 0
+    assert json.loads(said.json()) == said and "utilisation" in str(said)
+
+
+def test_cropping_reports_the_frames_that_it_loses(pack):
+    loader = pipelines.train(pack, **SETTINGS, fit="crop", group=1)
+    scored = sum(int(batch["scored"].sum()) for batch in loader.at(0))
+    assert loader.explain()["frames_lost"] == len(every_frame(pack)) - scored > 0
+
+
+def test_what_min_batch_forces_above_the_budget_is_reported(pack):
+    said = pipelines.train(pack, **{**SETTINGS, "frame_budget": 100, "min_batch": 4}).explain()
+    assert said["over_budget"]["batches"] > 0 and said["over_budget"]["largest"] > 100
+
+
+def test_waiting_is_measured(pack):
+    loader = pipelines.train(pack, **SETTINGS)
+    for _ in loader:
+        time.sleep(0.002)
+    loop = loader.explain()["loop"]
+    assert loop["batches"] == len(loader) and 0 < loop["waited_share"] < 1
+
+
+def test_importing_pipelines_is_light():
+    import subprocess
+    code = "import sys, pipelines; sys.exit(any(m in sys.modules for m in ('numpy', 'torch', 'jax', 'grain', 'zarr')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
