@@ -36,16 +36,16 @@ def parse_box(line: str) -> tuple[int, str, Box]:
     >>> parse_box("7,face,0,725,181,795,276,0")
     (7, '0', (725.0, 181.0, 795.0, 276.0))
     """
-    cells = [cell.strip() for cell in line.split(",")]
     try:
-        if len(cells) != 8 or not cells[2]:
+        number, _, face, *corners, _ = line.split(",")
+        frame, (x1, y1, x2, y2), face = int(number), map(float, corners), face.strip()
+        if not face:
             raise ValueError
-        frame, (x1, y1, x2, y2) = int(cells[0]), map(float, cells[3:7])
     except ValueError:
         raise InputError("box", expected="frame,face,id,x1,y1,x2,y2,0", found=repr(line[:120])) from None
-    if frame < 0 or not all(map(math.isfinite, (x1, y1, x2, y2))):
+    if frame < 0 or not math.isfinite(x1 + y1 + x2 + y2):
         raise InputError("box", expected="a frame from 0 and finite corners", found=repr(line[:120]))
-    return frame, cells[2], (x1, y1, x2, y2)
+    return frame, face, (x1, y1, x2, y2)
 
 
 def read_boxes(path: str | Path) -> Boxes:

@@ -7,6 +7,7 @@ Each video is decoded once, from its start, never by seeking; its audio once too
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,9 +170,11 @@ class Load:
         cut: Cut = record.source  # type: ignore[assignment]
         if self._reel is None or self._reel.path != cut.video or cut.start < self._reel.first:
             self._reel = _Reel(cut, self.shape)
-        faces, notes = self._reel.faces(cut, record)
         wanted = audio_sample_count(record.frames, record.fps)
-        sound = audio.window(cut.video, record.start_sec, wanted, sample_id=record.sample_id)
+        with ThreadPoolExecutor(1) as pool:  # the sound of a video is decoded beside its first window
+            coming = pool.submit(audio.window, cut.video, record.start_sec, wanted, sample_id=record.sample_id)
+            faces, notes = self._reel.faces(cut, record)
+            sound = coming.result()
         check_enough(sound, wanted, record.sample_id, cut.video)
         return Media(faces, sound.samples, np.frombuffer(cut.labels, np.uint8),
                      notes | audio_notes(sound, record.sample_id, whole=False))
@@ -186,22 +189,20 @@ class _Reel:
         for face, track in read_boxes(cut.boxes).faces.items():
             for frame, box in track.items():
                 self.boxes.setdefault(frame, {})[face] = box
-        self.frames = video.frames(cut.video)
+        self.frames = _ahead(video.frames(cut.video))
         self.first = self.decoded = 0
         self.cuts: dict[int, dict[str, NDArray[np.uint8]]] = {}
 
     def faces(self, cut: Cut, record: Record) -> tuple[NDArray[np.uint8], Notes]:
         """The faces of a track, uint8 [frames, height, width], and what to report of them."""
         self._forward(cut.start, cut.start + record.frames)
-        faces = np.full((record.frames, *self.shape), BLANK, np.uint8)
+        faces = np.empty((record.frames, *self.shape), np.uint8)
         absent = nothing = 0
         for number, face in enumerate(faces, cut.start):
             found = self.cuts[number].get(cut.face)
-            if found is None:
-                absent += 1
-            else:
-                face[:] = found
-                nothing += bool(found.min() == found.max() == BLANK)
+            absent += found is None
+            face[:] = BLANK if found is None else found
+            nothing += found is not None and found[0, 0] == BLANK and bool((found == BLANK).all())
         return faces, {name: count for name, count in
                        (("faces_absent", absent), ("faces_outside_picture", nothing)) if count}
 
@@ -217,6 +218,15 @@ class _Reel:
                 boxes = self.boxes.get(self.decoded, {})
                 self.cuts[self.decoded] = {face: crop_face(frame, box, self.shape, self.path) for face, box in boxes.items()}
             self.decoded += 1
+
+
+def _ahead(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:
+    """The same frames, each decoded in a thread while the one before it is used."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, frames, None)
+        while (frame := coming.result()) is not None:
+            coming = pool.submit(next, frames, None)
+            yield frame
 
 
 def recount(fault: Fault) -> tuple[str, int]:
