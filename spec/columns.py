@@ -52,6 +52,8 @@ def load(read: Callable[[str], np.ndarray], names: set[str], layout: Layout, row
         if texts.offsets[0] != 0 or texts.offsets[-1] != len(texts.blob) or np.any(np.diff(texts.offsets) < 0):
             raise FormatError("columns", file=f"{stem}.offsets.npy", found="others", cure=CURE,
                               expected="offsets that rise from 0 to the end of the texts")
+        if not texts.are_utf8():
+            raise FormatError("columns", file=f"{stem}.utf8.npy", expected="texts in UTF-8", found="other bytes", cure=CURE)
         return texts
 
     shard = fit(f"{FOLDER}/shard.npy", "<i4", rows)

@@ -71,7 +71,7 @@ def faults(found: Any, file: str = NAME) -> Iterator[Fault]:
         return
     layout = _layout(found)
     if layout is None:
-        names = {x.format for x in LAYOUTS}
+        names = [x.format for x in LAYOUTS]
         wrong = "version" if found.get("format") in names else "format"
         known = ", ".join(f"{x.format} {x.version}" for x in LAYOUTS)
         yield Fault(wrong, file, expected=known, found=f"{found.get('format')} {found.get('version')}",

@@ -51,6 +51,21 @@ class Strings:
         ends = self.offsets.tolist()
         return (whole[a:b].decode() for a, b in zip(ends, ends[1:], strict=False))
 
+    def are_utf8(self) -> bool:
+        """Whether each text by itself is UTF-8.
+
+        >>> Strings(Strings.of(["né"]).blob, np.array([0, 2, 3])).are_utf8()
+        False
+        """
+        starts = self.offsets[self.offsets < len(self.blob)]
+        if np.any(self.blob[starts] & 0xC0 == 0x80):  # in the middle of a character
+            return False
+        try:
+            str(self.blob.data, "utf-8")
+        except UnicodeDecodeError:
+            return False
+        return True
+
     def to_numpy(self) -> np.ndarray:
         """The texts as a numpy array of variable-length strings, [rows]."""
         return np.array(list(self), dtype=np.dtypes.StringDType())
