@@ -22,6 +22,7 @@ test: $(VENV)/test.stamp
 
 bench: $(VENV)/demo.stamp
 	$(RUN) -m bench.packs
+	$(RUN) -m bench.corpora
 
 lint: $(VENV)/lint.stamp
 	$(RUN) -m ruff check .

@@ -5,20 +5,17 @@ is removed; about 3 GB of disk are needed.
 """
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 
-from bench.packs import Ratio, in_turn, line
+from bench.ratios import Ratio, in_turn, run_parts
 
 COPIES = 6  # of the made clip tree, as links: enough work that starting two processes does not matter
 WORKER_MB = 400.0
@@ -177,26 +174,5 @@ def _make_video(path: Path, rttm: Path, frames: int = 750) -> None:
 
 PARTS = {"recipe": recipe, "workers": workers, "video": video, "memory": memory}
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 if every ratio holds, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m bench.corpora", description="The ratios that preparing must keep.")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(argv)
-    ratios = []
-    if not options.json:
-        print(f"{'':<58}{'ours':>12}{'other':>12}{'ratio':>7}  at most")
-    for name in options.only:
-        with tempfile.TemporaryDirectory(prefix="asdstore-bench-") as folder:
-            for ratio in PARTS[name](Path(folder)):
-                ratios.append(ratio)
-                if not options.json:
-                    print(line(ratio), flush=True)
-    if options.json:
-        print(json.dumps([ratio._asdict() | {"ratio": ratio.value} for ratio in ratios], indent=1))
-    return int(any(ratio.most is not None and ratio.value > ratio.most for ratio in ratios))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("python -m bench.corpora", "The ratios that preparing must keep.", PARTS))

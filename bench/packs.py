@@ -1,56 +1,27 @@
-"""The ratios that packs must keep, in one run: `make bench`, or `python -m bench.packs [--json] [--only NAME ...]`.
+"""The ratios that packs must keep, in one run: `make bench`, or `python -m bench.packs [--json] [--only PART ...]`.
 
-Both sides of a ratio are measured in turn, in this process or both in fresh ones, and their medians compared, so that other
-work on the machine meets both. Everything is made in a temporary folder that is removed; about 1 GB of disk is needed.
+Everything is made in a temporary folder that is removed; about 1 GB of disk is needed.
 """
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 import asdstore
 from asdstore.records import Media, Record
+from bench.ratios import Ratio, in_turn, run_parts
 from bench.sparse import make_sparse_pack
 from spec.npy import parse_header
 
 WINDOW = 250  # frames
 ENTRIES = 67_000
-
-
-class Ratio(NamedTuple):
-    """Ours over the other's, and what it may be at most."""
-
-    name: str
-    ours: float
-    other: float
-    unit: str
-    most: float | None  # None: for information
-
-    @property
-    def value(self) -> float:
-        return self.ours / self.other
-
-
-def in_turn(first: Callable[[int], object], second: Callable[[int], object], rounds: int) -> tuple[float, float]:
-    """Median seconds of two functions of the round's number, called alternately, each as often the first of the two."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(rounds):
-        for which in ((0, 1), (1, 0))[number % 2]:
-            started = time.perf_counter()
-            (first, second)[which](number)
-            times[which].append(time.perf_counter() - started)
-    return float(np.median(times[0])), float(np.median(times[1]))
 
 
 # --- reading -------------------------------------------------------------------------------------------------------------
@@ -168,42 +139,8 @@ def _measured(work: str, pack: Path) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-# --- the command ---------------------------------------------------------------------------------------------------------
-
 PARTS = {"windows": windows, "preparing": preparing, "opening": opening}
 
 
-def line(ratio: Ratio) -> str:
-    most = "" if ratio.most is None else f"<= {ratio.most:<5g}{'ok' if ratio.value <= ratio.most else 'MISSED'}"
-    ours, other = _amount(ratio.ours, ratio.unit), _amount(ratio.other, ratio.unit)
-    return f"{ratio.name:<58}{ours:>12}{other:>12}{ratio.value:7.3f}  {most}"
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit != "s":
-        return f"{value:.1f} {unit}"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.2f} us"
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 if every ratio holds, 1 if not."""
-    parser = argparse.ArgumentParser(prog="python -m bench.packs", description="The ratios that packs must keep.")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(argv)
-    ratios = []
-    if not options.json:
-        print(f"{'':<58}{'ours':>12}{'other':>12}{'ratio':>7}  at most")
-    for name in options.only:
-        with tempfile.TemporaryDirectory(prefix="asdstore-bench-") as folder:
-            for ratio in PARTS[name](Path(folder)):
-                ratios.append(ratio)
-                if not options.json:
-                    print(line(ratio), flush=True)
-    if options.json:
-        print(json.dumps([ratio._asdict() | {"ratio": ratio.value} for ratio in ratios], indent=1))
-    return int(any(ratio.most is not None and ratio.value > ratio.most for ratio in ratios))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts("python -m bench.packs", "The ratios that packs must keep.", PARTS))
