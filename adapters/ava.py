@@ -48,14 +48,14 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
     """
     table = read_loader(loader)
     wanted = {row.sample_id for row in table.rows}
-    places = (find_tracks(_split_folder(visual_root, split), wanted, ""),
-              find_tracks(_split_folder(audio_root, split), wanted, ".wav"))
+    pictures, sounds = _split_folder(visual_root, split), _split_folder(audio_root, split)
+    tracks, wavs = find_tracks(pictures, wanted, ""), find_tracks(sounds, wanted, ".wav")
     found = Survey([], table.faults, {}, "", {}, {})
     stamps: dict[str, array] = {}
     for row in watch(table.rows):
         try:
-            folder, wav = (_locate(place.get(row.sample_id, []), row, what)
-                           for place, what in zip(places, ("faces", "audio"), strict=True))
+            folder = _locate(tracks, row, "faces", pictures)
+            wav = _locate(wavs, row, "audio", sounds)
             stamps[row.sample_id] = _stamps(folder, row)
         except MissingError as error:
             if skip_missing:
@@ -113,10 +113,11 @@ def _split_folder(root: str | Path, split: str) -> Path:
     return folder
 
 
-def _locate(paths: list[str], row: LoaderRow, what: str) -> str:
+def _locate(places: dict[str, list[str]], row: LoaderRow, what: str, root: Path) -> str:
+    paths = places.get(row.sample_id, [])
     if not paths:
-        raise MissingError(f"{what}-missing", sample_id=row.sample_id, expected=f"the {what} of the track", found="nothing",
-                           cure="Extract it, or leave out with --skip-missing what a partial copy lacks.")
+        raise MissingError(f"{what}-missing", sample_id=row.sample_id, expected=f"the {what} of the track in {root}",
+                           found="nothing", cure="Extract it, or leave out with --skip-missing what a partial copy lacks.")
     if len(paths) > 1:
         raise InputError("ambiguous", sample_id=row.sample_id, expected=f"the {what} of a track in one place",
                        found=" and ".join(paths), cure="Remove the one that does not belong.")
