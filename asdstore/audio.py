@@ -6,6 +6,7 @@ mapped. Nothing is allocated by what a header claims; a waveform beyond HELD_BYT
 """
 from __future__ import annotations
 
+import io
 import mmap
 import os
 import re
@@ -74,6 +75,18 @@ def decode(path: str | os.PathLike[str], rate: int = SAMPLE_RATE, declared_rate:
     with _opened(Path(path), declared_rate, fail) as source:
         whole = _read(source, rate, fail)
     return whole._replace(samples=whole.samples[first:])
+
+
+def decode_bytes(data: bytes | bytearray | memoryview, rate: int = SAMPLE_RATE, file: object = "",
+                 sample_id: str = "") -> Decoded:
+    """What `decode` gives for a file with these bytes, in any format but `.npy`. `file` says in messages where they are from.
+
+    Raises: as `decode`.
+    """
+    fail = partial(InputError, file=file, sample_id=sample_id)
+    data = bytes(data)  # which BytesIO does not copy again
+    with _encoded(io.BytesIO(data), io.BytesIO(data), fail) as source:
+        return _read(source, rate, fail)
 
 
 def window(path: str | os.PathLike[str], start_sec: float, count: int, rate: int = SAMPLE_RATE,
@@ -202,12 +215,20 @@ def _opened(path: Path, declared_rate: int, fail: Fail) -> Iterator[_Source]:
     if path.suffix.lower() == ".npy":
         yield _npy(path, declared_rate, fail)
         return
+    # as bytes, any name will do; and without "file:" a name that holds ":" would be taken for a protocol
+    with _encoded(os.fsencode(path), f"file:{path}", fail) as source:
+        yield source
+
+
+@contextmanager
+def _encoded(sound: Any, container: Any, fail: Fail) -> Iterator[_Source]:
+    """The audio of one file, given as libsndfile and as FFmpeg open it."""
     import soundfile
 
     try:
-        file = soundfile.SoundFile(os.fsencode(path))  # type: ignore[arg-type]  # as bytes, any name will do
+        file = soundfile.SoundFile(sound)
     except (soundfile.SoundFileError, TypeError) as why:  # TypeError: it wants a rate for the suffix .raw
-        with _container(path, fail, f"libsndfile: {why}") as source:
+        with _container(container, fail, f"libsndfile: {why}") as source:
             yield source
         return
     with file:
@@ -237,11 +258,11 @@ def _sound(file: Any, backend: str) -> _Source:
 
 
 @contextmanager
-def _container(path: Path, fail: Fail, before: str) -> Iterator[_Source]:
+def _container(file: Any, fail: Fail, before: str) -> Iterator[_Source]:
     """A file that libsndfile could not open (`before` says why): the first audio stream that FFmpeg finds in it."""
     av = _media("av")
     try:
-        with av.open(f"file:{path}") as container:  # without "file:" a name that holds ":" would be taken for a protocol
+        with av.open(file) as container:
             if not container.streams.audio:
                 kind = "audio-missing-stream" if container.streams.video else "audio-corrupt"
                 raise fail(kind, expected="an audio stream", found="none",

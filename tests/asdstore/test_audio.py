@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asdstore import audio
-from asdstore.audio import decode, window
+from asdstore.audio import decode, decode_bytes, window
 from asdstore.errors import InputError, MissingError
 from spec.timeline import pcm16, start_sample
 
@@ -486,3 +486,16 @@ def test_real_face_clips_have_the_sound_that_their_table_says(shared):
                   speaking_4=48128, speaking_6=53248)
     for name, count in wanted.items():
         assert len(decode(shared / "data" / "msdwild" / "demo1" / f"{name}.mp4").samples) == count, name
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+def test_bytes_are_decoded_as_the_file_is(tmp_path, name):
+    soundfile.write(tmp_path / name, 0.3 * np.sin(np.arange(20_000) / 9).reshape(-1, 2), 22050)
+    file, data = decode(tmp_path / name), decode_bytes((tmp_path / name).read_bytes())
+    assert np.array_equal(file.samples, data.samples) and file[1:] == data[1:]
+
+
+def test_bytes_that_are_no_audio_say_where_they_are_from():
+    with pytest.raises(InputError, match="a.parquet") as error:
+        decode_bytes(b"not audio", file="a.parquet", sample_id="row 7")
+    assert error.value.kind == "audio-corrupt" and error.value.fault.sample_id == "row 7"
