@@ -16,6 +16,10 @@ verify_siblings()
 
 if TYPE_CHECKING:
     from pipelines.augment import augment_faces, mix_voice, substitute_voice
+    from pipelines.bridges.grain import to_grain as to_grain
+    from pipelines.bridges.jax import to_jax as to_jax
+    from pipelines.bridges.lightning import PackedASDDataModule as PackedASDDataModule
+    from pipelines.bridges.torch import to_torch as to_torch
     from pipelines.keys import Key
     from pipelines.lift import lift
     from pipelines.loader import Loader
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "augment": "augment_faces mix_voice substitute_voice",
+    "bridges.grain": "to_grain",
+    "bridges.jax": "to_jax",
+    "bridges.lightning": "PackedASDDataModule",
+    "bridges.torch": "to_torch",
     "keys": "Key",
     "lift": "lift",
     "loader": "Loader",

@@ -46,7 +46,7 @@ class Batches(grain.MapDataset):
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Batches:
         if len(self) != self._total or self.epochs is None or not reseed_each_epoch or (num_epochs or 1) < 1:
-            raise InputError("order", file="to_grain", expected="repeat(n) of finite epochs, each its own, before they are sliced",
+            raise InputError("order", file="to_grain", expected="repeat(n) of all of so many epochs, each its own",
                              found=f"repeat({num_epochs}, reseed_each_epoch={reseed_each_epoch}) of {self}",
                              cure="Write to_grain(loader).repeat(n)[r::W].")
         return Batches(self.loader, None if num_epochs is None else self.epochs * num_epochs, self.read_options)
@@ -139,7 +139,7 @@ def to_grain(loader: Loader, epochs: int | None = 1, *, threads: int = 2, buffer
     another plan is refused. In a run of another number of ranks set next_index to next_index * W // W'.
 
     Args:
-        loader: of `train`, `evaluate` or `build`. Elements are the batches of its rank, from the beginning of its current epoch on.
+        loader: of `train`, `evaluate` or `build`. Elements are its rank's batches, from the beginning of its current epoch on.
         epochs: how many; None for no end. Epochs with different numbers of batches (`jitter=True`) are counted one by one.
         threads, buffer: that read ahead, and batches that they hold ready. `read_options` of the result.
 

@@ -31,23 +31,24 @@ class TorchLoader(Loader, data.IterableDataset):
     def _check_rank(self) -> None:
         super()._check_rank()
         if data.get_worker_info() is not None:
-            raise InputError("processes", file="to_torch", expected="a DataLoader with num_workers=0", found="one with processes, of "
-                             "which each would make all batches", cure="Use the loader as it is, with processes=N of its own.")
+            raise InputError("processes", file="to_torch", expected="a DataLoader with num_workers=0",
+                             found="one with processes, each of which would make all batches",
+                             cure="Use the loader as it is, with processes=N of its own.")
 
 
 def to_torch(loader: Loader, pin_memory: bool = False) -> TorchLoader:
     """The loader with torch tensors for arrays (in the memory of the arrays, not copied) and lists of str for texts.
 
     Everything else is the loader's: order, ranks, epochs, `state_dict()`. Use it as it is in a loop, also with DDP, which wraps
-    the model only, and in a Lightning Trainer, whatever `use_distributed_sampler` says. Within a DataLoader or torchdata's
-    StatefulDataLoader it needs batch_size=None and num_workers=0, and adds nothing; worker processes there are refused.
+    the model only, and in a Lightning Trainer, whatever `use_distributed_sampler` says. A DataLoader or torchdata's
+    StatefulDataLoader around it adds nothing; it needs batch_size=None, and num_workers=0: its worker processes are refused.
 
     A batch is valid for as long as one of its tensors lives: its memory is used again only after that.
 
     Args:
         loader: of `train`, `evaluate` or `build`; the result begins where it stands and then goes its own way.
-        pin_memory: copy batches to page-locked memory, in the threads that make them, for `.to(device, non_blocking=True)`. torch
-            does not use such memory again before the copy to the device has ended. Without an accelerator nothing is copied.
+        pin_memory: copy batches to page-locked memory, in the threads that make them, for `.to(device, non_blocking=True)`.
+            torch does not use such memory again before the copy to the device has ended. No effect without an accelerator.
 
     Raises: DependencyError without torch; InputError "loader".
     """
