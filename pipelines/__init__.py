@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipelines.bridges.lightning import PackedASDDataModule as PackedASDDataModule
     from pipelines.bridges.torch import to_torch as to_torch
     from pipelines.keys import Key
-    from pipelines.lift import lift
+    from pipelines.lifting import lift
     from pipelines.loader import Loader
     from pipelines.plan import Plan
     from pipelines.presets import build, evaluate, train
@@ -35,7 +35,7 @@ _HOME = {
     "bridges.lightning": "PackedASDDataModule",
     "bridges.torch": "to_torch",
     "keys": "Key",
-    "lift": "lift",
+    "lifting": "lift",
     "loader": "Loader",
     "plan": "Plan",
     "presets": "build evaluate train",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -57,30 +58,33 @@ def memory_file(size: int) -> int:
 
 
 def _work(make: Callable[..., dict], connection: Any) -> None:
-    """Serve until the parent closes the pipe or is gone: receive (turn, arguments, freed files), send an answer."""
-    parent = os.getppid()
-    files = _Files()
-    while True:
-        while not connection.poll(2.0):
-            if os.getppid() != parent:
-                return
-        try:
-            turn, arguments, freed = connection.recv()
+    """Serve until the parent says so, closes the pipe or is gone: receive (turn, arguments, freed files), send an answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+    parent, files = os.getppid(), _Files()
+    try:
+        while asked := _received(connection, parent):
+            turn, arguments, freed = asked
             files.free |= {number: files.used.pop(number) for number in freed}
+            file = -1
             try:
-                batch = make(*arguments)
-                answer, file = files.put(turn, batch)
-                connection.send(answer)
-            except _DEAD:
-                return
+                answer, file = files.put(turn, make(*arguments))
+                message = reduction.ForkingPickler.dumps(answer)
             except BaseException as error:  # told to the parent, which raises it
-                file = -1
-                connection.send(_Answer(turn, _travelling(error)))
+                message = reduction.ForkingPickler.dumps(_Answer(turn, _travelling(error)))
+            connection.send_bytes(message)
             if file >= 0:
                 reduction.send_handle(connection, file, parent)
                 os.close(file)
-        except _DEAD:
-            return
+    except _DEAD:
+        return
+
+
+def _received(connection: Any, parent: int) -> Any:
+    """The next task; None where there will be none."""
+    while not connection.poll(2.0):
+        if os.getppid() != parent:
+            return None
+    return connection.recv()
 
 
 class _Files:
@@ -166,6 +170,11 @@ class _Worker:
         return answer, batch
 
     def stop(self) -> None:
+        """End the process: it is asked to, and killed if it does not soon."""
+        try:  # siblings that were forked later hold copies of the pipe, so that closing it is not enough
+            self.connection.send(None)
+        except _DEAD:
+            pass
         self.connection.close()
         self.process.join(0.2)
         if self.process.is_alive():

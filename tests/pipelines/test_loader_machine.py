@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,8 @@ class Loaders(RuleBasedStateMachine):
         for loader in self.loaders:
             if loader._workers is not None:
                 pids = loader._workers.pids
-                os.kill(pids[which % len(pids)], signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may be dead already
+                    os.kill(pids[which % len(pids)], signal.SIGKILL)
 
     @rule(epoch=EPOCHS)
     def go_to_an_epoch(self, epoch: int) -> None:
