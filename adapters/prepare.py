@@ -88,7 +88,7 @@ def _pack(survey: Survey, job: Job, options: argparse.Namespace) -> int:
             bar.add(track_bytes(record.frames, record.fps))
 
     run = None if options.workers == 1 else engine.processes(
-        options.workers, heard=progress, name=lambda task: SHARD_NAME.format(task.number))
+        options.workers, bar.say, heard=progress, name=lambda task: SHARD_NAME.format(task.number))
     try:
         pack = write_pack(job.output, survey.records, job.load, max_shard_bytes=round(options.max_shard_gb * 1e9),
                           sources=survey.sources, overwrite=options.overwrite, run=run, progress=progress,

@@ -50,6 +50,11 @@ class Bar:
         hours, minutes = divmod(left // 60, 60)
         return f"{self.title} {share:4.0%}  about {f'{hours}:{minutes:02}' if hours else minutes}:{left % 60:02} left"
 
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        self.close()
+        self.stream.write(f"{text}\n")
+
     def close(self) -> None:
         """Leave the line."""
         if self.terminal and self.marks:

@@ -156,21 +156,3 @@ def test_a_video_without_sound(manifest, media):
     manifest.add("v", "clip.mp4", "clip.mp4", 10, kind="video")
     (fault,) = manifest.prepare(code=1)["faults"]
     assert (fault["sample_id"], fault["kind"]) == ("v", "audio-missing-stream")
-
-
-def test_real_face_clips_pack_and_read_back(shared, manifest):
-    clips = sorted((shared / "data" / "msdwild" / "demo1").glob("*.mp4"))
-    counts = dict(zip("s0 s2 s3 s5 s7 s9 s10 s12 s14".split(), (74, 83, 255, 71, 255, 114, 83, 203, 73), strict=True))
-    counts |= dict(zip("t0 t1 t2 t4 t6".split(), (255, 181, 128, 74, 83), strict=True))
-    assert len(clips) == 14
-    for clip in clips:
-        kind, number = clip.stem.split("_")
-        frames = counts[("t" if kind == "speaking" else "s") + number]
-        labels = json.dumps([int(kind == "speaking")] * frames)
-        manifest.lines.append(f"{clip.stem}\t{clip}\t{clip}\t25\t{labels}\t\tvideo")
-    manifest.path.write_text("\n".join(manifest.lines))
-    report = manifest.prepare()
-    assert report["tracks"] == 14 and report["frames"] == sum(counts.values())
-    pack = asdstore.open(manifest.pack, verify="deep")
-    assert all(track.labels.mean() == track.id.startswith("speaking") for track in pack)
-    assert all(20 < track.faces.mean() < 220 and track.faces.std() > 15 and track.audio.any() for track in pack)
