@@ -88,8 +88,9 @@ def _figures(name: str, own: Columns) -> DatasetLevels:
 
 
 def _looks(name: str, own: Columns) -> list[Look]:
-    rms, peak, ratio = own["audio_rms"], own["audio_peak"], own["speaking_ratio"]
+    rms, peak, ratio, mean = own["audio_rms"], own["audio_peak"], own["speaking_ratio"], np.abs(own["audio_mean"])
     with np.errstate(all="ignore"):
+        above = peak - mean > 1.0001  # a peak is measured from the mean
         heard = (rms > SILENCE) & (peak > SILENCE)
         target, cap, limit = 10 ** (TARGET_DBFS / 20) / rms, 10 ** (MAX_GAIN_DB / 20), PEAK_LIMIT / peak
         short = own["source_frames"] / own["source_fps"] * MODEL_FPS + 1e-9 < 1
@@ -98,8 +99,8 @@ def _looks(name: str, own: Columns) -> list[Look]:
         ("near silence (RMS below -60 dBFS)", heard & (rms < NEAR_SILENCE)),
         ("gain held by the peak limit of 0.99", heard & (limit < np.minimum(target, cap))),
         ("gain held by the cap of +20 dB", heard & (cap < np.minimum(target, limit))),
-        (f"large DC (mean beyond {LARGE_MEAN})", np.abs(own["audio_mean"]) > LARGE_MEAN),
-        ("beyond full scale", peak - np.abs(own["audio_mean"]) > 1.0001),
+        (f"large DC (mean beyond {LARGE_MEAN})", mean > LARGE_MEAN),
+        ("beyond full scale", above),
         ("no frame labelled as speech", ratio == 0),
         ("every frame labelled as speech", ratio == 1),
         ("shorter than one model frame: gives no chunk", short),
