@@ -68,7 +68,7 @@ def windows(folder: Path) -> Iterator[Ratio]:
 
     slices = loop(lambda n: array[spans[n][0]:spans[n][1]])
     for name, most, view in (("pack[i].faces", 5.0, lambda n: pack[tracks[n]].faces),
-                             ("pack[i].faces[a:b]", 5.0, lambda n: pack[tracks[n]].faces[starts[n]:starts[n] + WINDOW]),
+                             ("pack[i].faces[a:b]", None, lambda n: pack[tracks[n]].faces[starts[n]:starts[n] + WINDOW]),
                              ("track.faces", None, lambda n, track=pack[0]: track.faces)):
         mine, others = in_turn(loop(view), slices, 30)
         yield Ratio(f"view {name} / slice of an ndarray", mine / len(tracks), others / len(tracks), "s", most)
