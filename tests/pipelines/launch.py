@@ -18,17 +18,17 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def run_ranks(program: str, world: int, folder: Path, *arguments: object, timeout: float = 240, **environ: str) -> list[Any]:
+def run_ranks(program: str, world: int, folder: Path, *arguments: object, timeout: float = 240) -> list[Any]:
     """What each rank of `tests/pipelines/<program>` wrote to `<folder>/<rank>.json`.
 
-    The program is called with rank, world, folder and the arguments. A rank that hangs, because another one has fewer steps, say,
-    ends in TimeoutExpired.
+    The program is called with rank, world, folder and the arguments. A rank that hangs, because another one has fewer steps,
+    say, ends in TimeoutExpired.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", **environ}
-    running = [subprocess.Popen([sys.executable, str(REPOSITORY / "tests" / "pipelines" / program), str(rank), str(world), str(folder),
-                                 *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-               for rank in range(world)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+    path = REPOSITORY / "tests" / "pipelines" / program
+    running = [subprocess.Popen([sys.executable, *map(str, (path, rank, world, folder, *arguments))], env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(world)]
     try:
         said = [process.communicate(timeout=timeout)[0] for process in running]
     finally:

@@ -9,7 +9,8 @@ import torch
 import torch.distributed as distributed
 
 import pipelines
-from tests.pipelines.test_loader import SETTINGS
+
+RANKS = {"window": 60, "context": 15, "frame_budget": 400, "group": 1, "seed": 3}
 
 
 def readable(batch: dict) -> list:
@@ -40,7 +41,7 @@ def loss_sum(model: torch.nn.Module, batch: dict) -> torch.Tensor:
 
 def main(rank: int, world: int, folder: Path, pack: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=world)
-    loader = pipelines.to_torch(pipelines.train(pack, **SETTINGS, group=1))
+    loader = pipelines.to_torch(pipelines.train(pack, **RANKS))
     model = torch.nn.parallel.DistributedDataParallel(Score())
     read, states, gradient = [], [], None
     for _ in range(2):
