@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -131,13 +132,17 @@ def _start(function: Callable[..., Any], notes: bool) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(function, notes, theirs), daemon=True)
-    process.start()
+    resource_tracker.ensure_running()  # else it is started by the first worker's start, and unblocks the signal
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()  # with SIGINT blocked for good: Ctrl-C reaches the whole group, but the parent ends its workers
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     theirs.close()  # so that the worker's death is an end of file here
     return _Worker(process, ours)
 
 
 def _work(function: Callable[..., Any], notes: bool, connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its workers
     threading.Thread(target=_die_with_parent, daemon=True).start()
     more = (lambda value: connection.send(("note", value)),) if notes else ()
     while True:

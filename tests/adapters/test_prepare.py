@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import asdstore
-from adapters import prepare
+from adapters import prepare, progress
 from spec.plan import track_bytes
 
 A, B = "HV0H6oc4Kvs_0960_1020:1", "-5KQ66BBWC4_0900_0960:2"
@@ -59,7 +59,7 @@ def test_the_same_bytes_from_any_number_of_workers(clip_tree):
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_and_run_again(clip_tree, workers, how):
-    fill(clip_tree, 60)
+    fill(clip_tree, 30)
     partial = clip_tree.pack.with_name(".train.partial")
     run = subprocess.Popen(command(clip_tree, "--workers", workers), stderr=subprocess.PIPE, start_new_session=True,
                            cwd=HOME)
@@ -75,7 +75,7 @@ def test_stopped_and_run_again(clip_tree, workers, how):
     kept = {path.name: path.stat().st_mtime_ns for path in (partial / "pack").glob("shard-*")}
     clip_tree.report(*ONE_EACH, "--workers", workers)
     again = {path.name: path.stat().st_mtime_ns for path in clip_tree.pack.glob("shard-*")}
-    assert len(again) == 60 and all(again[name] == stamp for name, stamp in kept.items() if name < "shard-000003")
+    assert len(again) == 30 and all(again[name] == stamp for name, stamp in kept.items() if name < "shard-000003")
     assert not partial.exists()
     stopped = digest(clip_tree.pack)
     clip_tree.report(*ONE_EACH, "--overwrite")
@@ -120,6 +120,26 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(clip_tree):
     clip_tree.add(B, 10, seconds=0)
     (fault,) = clip_tree.faults("--workers", "2", *ONE_EACH)
     assert (fault["kind"], fault["sample_id"]) == ("audio-empty", B)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_bar_counts_every_track_once_while_shards_are_at_work(clip_tree, monkeypatch, workers):
+    bars = []
+
+    class Bar(progress.Bar):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.steps = []
+            bars.append(self)
+
+        def add(self, amount: float) -> None:
+            self.steps.append(amount)
+            super().add(amount)
+
+    fill(clip_tree, 6)
+    monkeypatch.setattr(progress, "Bar", Bar)
+    clip_tree.report("--workers", workers)  # one shard, six steps
+    assert len(bars[-1].steps) == 6 and bars[-1].done == bars[-1].total == sum(bars[-1].steps)
 
 
 def test_dry_run_says_what_would_be_and_writes_nothing(clip_tree):
