@@ -45,11 +45,12 @@ class Batches(grain.MapDataset):
         return Batches(self.loader, self.epochs, self.read_options, self._places[sl])
 
     def repeat(self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True) -> Batches:
-        if len(self) != self._total or self.epochs is None or not reseed_each_epoch or (num_epochs or 1) < 1:
+        whole = len(self) == self._total and self.epochs is not None
+        if not whole or not reseed_each_epoch or (num_epochs is not None and num_epochs < 1):
             raise InputError("order", file="to_grain", expected="repeat(n) of all of so many epochs, each its own",
                              found=f"repeat({num_epochs}, reseed_each_epoch={reseed_each_epoch}) of {self}",
                              cure="Write to_grain(loader).repeat(n)[r::W].")
-        return Batches(self.loader, None if num_epochs is None else self.epochs * num_epochs, self.read_options)
+        return Batches(self.loader, None if num_epochs is None else (self.epochs or 1) * num_epochs, self.read_options)
 
     def to_iter_dataset(self, read_options: Any = None, *, allow_nones: bool = False) -> Any:
         """As every MapDataset's, with this dataset's own `read_options` where none are given."""
