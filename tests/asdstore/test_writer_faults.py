@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -253,3 +255,40 @@ def test_order_of_syncs(tmp_path: Path):
     assert order == sorted(order)
     wrote = [n for n, op in enumerate(trace) if op.name == "write"]
     assert max(wrote) < renamed["state.json"] < renamed["pack"] < min(n for n, op in enumerate(trace) if op.name == "rmdir")
+
+
+# --- readers meanwhile ---
+
+def read_until(target: Path, until: float, old: str, new: str) -> tuple[int, int, int]:
+    """Reads the pack again and again through its folder: how often it was whole, removed meanwhile, and anything else."""
+    whole = removed = torn = 0
+    while time.monotonic() < until:
+        folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            pack = Path(f"/proc/self/fd/{folder}")
+            sealed = (pack / seal.NAME).read_bytes()
+            expected = {file.name: file.sha256 for file in seal.parse(sealed).files}
+            found = {name: hashlib.sha256((pack / name).read_bytes()).hexdigest() for name in expected}
+            good = found == expected and hashlib.sha256(sealed).hexdigest() in (old, new)
+            whole, torn = whole + good, torn + (not good)
+        except FileNotFoundError:
+            removed += 1
+        finally:
+            os.close(folder)
+    return whole, removed, torn
+
+
+@soak
+def test_readers_see_one_pack_or_the_other(tmp_path: Path, new: dict[str, str], old: Path):
+    target = tmp_path / "pack"
+    shutil.copytree(old, target)
+    until = time.monotonic() + 15
+    with ProcessPoolExecutor(8) as pool:
+        readers = [pool.submit(read_until, target, until, digests(old)[seal.NAME], new[seal.NAME]) for _ in range(8)]
+        rounds = 0
+        while time.monotonic() < until:
+            write(target, (RECORDS, OLD)[rounds % 2], overwrite=True)
+            rounds += 1
+        results = [reader.result() for reader in readers]
+    assert rounds > 10 and all(whole > 10 for whole, _, _ in results)
+    assert not any(torn for _, _, torn in results)
