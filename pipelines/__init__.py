@@ -53,5 +53,6 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "evaluate", "filter",
-           "lift", "map", "mix_voice", "normalize", "prefix", "projection_targets", "resample", "substitute_voice", "targets", "train"]
+__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "evaluate",
+           "filter", "lift", "map", "mix_voice", "normalize", "prefix", "projection_targets", "resample", "substitute_voice",
+           "targets", "train"]

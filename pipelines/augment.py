@@ -17,15 +17,16 @@ _SILENT = 1e-10  # mean square of audio that is left alone: -100 dB
 
 def _probability(name: str, *values: float) -> None:
     if not all(0 <= value <= 1 for value in values) or sum(values) > 1:
-        raise InputError("prob", file=name, expected="probabilities from 0 to 1, together at most 1", found=", ".join(map(str, values)))
+        raise InputError("prob", file=name, expected="probabilities from 0 to 1, together at most 1",
+                         found=", ".join(map(str, values)))
 
 
 def mix_voice(prob: float = 0.5, snr_db: tuple[float, float] = (-5.0, 5.0)) -> Transform:
     """Add another voice to a chunk's audio, at a ratio drawn evenly from `snr_db`; labels stay as they are.
 
-    The donor is any other recording's track, scaled like all audio, from a random frame on where it is longer and repeated where
-    it is shorter. Powers are mean squares over the fed span, so that the ratio holds at any level; silence is left alone. The sum
-    is clipped to [-1, 1].
+    The donor is any other recording's track, scaled like all audio, from a random frame on where it is longer and repeated
+    where it is shorter. Powers are mean squares over the fed span, so that the ratio holds at any level; silence is left alone.
+    The sum is clipped to [-1, 1].
     Raises: InputError, "prob" or "snr"; while planning, "recording" where no track has a donor.
     """
     _probability("mix_voice", prob)
@@ -118,13 +119,14 @@ def _substitute_plan(plan: Plan, key: Key, *, prob: float) -> Plan:
         return plan
     plan, donor, start = _chosen(plan, key, prob, "substitute_voice")
     changed = donor >= 0
-    audio = plan.read("audio")
-    plan = plan.with_read(audio._replace(track=np.where(changed, donor, audio.track), start=np.where(changed, start, audio.start),
-                                         length=None, tile=True))
-    for name in [read.name for read in plan.reads if read.stream == "labels"]:
-        labels = plan.read(name)
-        own_length = next(read.length for read in plan.reads if read.name == name)
-        plan = plan.with_read(labels._replace(track=np.where(changed, -1, labels.track), length=own_length))
+    for read in plan.reads:
+        track = plan.track if read.track is None else read.track
+        if read.name == "audio":
+            first = plan.start if read.start is None else read.start
+            plan = plan.with_read(read._replace(track=np.where(changed, donor, track), start=np.where(changed, start, first),
+                                                tile=True))
+        elif read.stream == "labels":
+            plan = plan.with_read(read._replace(track=np.where(changed, -1, track)))
     return plan
 
 

@@ -44,7 +44,7 @@ class Limits(NamedTuple):
 class Batches(NamedTuple):
     """Batch b holds the chunks `ids[offsets[b]:offsets[b + 1]]`, in `rows[b]` rows of `frames[b]` frames.
 
-    Rows beyond its chunks are fillers. `ids` int64 [members], `offsets` int64 [batches + 1], `rows` and `frames` int64 [batches].
+    Rows beyond its chunks are fillers. int64: `ids` [members], `offsets` [batches + 1], `rows` and `frames` [batches].
     """
 
     ids: np.ndarray

@@ -21,9 +21,10 @@ class Spans(NamedTuple):
 def tile(frames: np.ndarray, span: int | None, phase: np.ndarray | None = None) -> Spans:
     """Cut tracks of `frames` (int64 [tracks]) into chunks of at most `span` frames that cover every frame once.
 
-    A track of f <= span frames is one chunk, an empty one is none. A longer one is cut at round(linspace(0, f, ceil(f/span) + 1)),
-    ties to even: near-equal chunks. With `phase` (float64 [tracks] in [0, 1)) all inner cuts move together by that part of a
-    chunk, so that such a track gets one chunk more and the tiling stays whole. `span` None leaves tracks whole.
+    A track of f <= span frames is one chunk, an empty one is none. A longer one is cut at
+    round(linspace(0, f, ceil(f/span) + 1)), ties to even: near-equal chunks. With `phase` (float64 [tracks] in [0, 1)) all
+    inner cuts move together by that part of a chunk, so that such a track gets one chunk more and the tiling stays whole.
+    `span` None leaves tracks whole.
 
     >>> tile(np.array([607]), 200).start.tolist(), tile(np.array([450, 0, 3]), 200).track.tolist()
     ([0, 152, 304, 455], [0, 0, 0, 2])

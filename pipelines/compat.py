@@ -59,7 +59,8 @@ def batch_numbers(batches: int, ranks: int) -> np.ndarray:
     return np.arange(min(-(-batches // ranks) * ranks, 2 * batches)) % max(batches, 1)
 
 
-def original_batch(frames: int, min_batch: int, max_batch: int, *, drop_last: bool, shuffle: bool, fit: str, seed: int) -> Transform:
+def original_batch(frames: int, min_batch: int, max_batch: int, *, drop_last: bool, shuffle: bool, fit: str,
+                   seed: int) -> Transform:
     """`compose` as a transform, in place of `budget_batch`."""
     return stage("budget_batch", _original_batch, frames=frames, min_batch=min_batch, max_batch=max_batch, drop_last=drop_last,
                  shuffle=shuffle, fit=fit, seed=seed)

@@ -16,10 +16,10 @@ _NAMED = 20  # sample ids listed at the most
 def explain_plan(plan: Plan, history: int = 50) -> dict[str, Any]:
     """Facts of a complete plan, as plain values by name.
 
-    "utilisation" is the share of fed frames in all frames of the batches, padding included; "budget_fill" the share of the budget
-    that those frames are; "starved" the share of scored frames fed with fewer than `history` earlier ones, at real track starts
-    and at chunk starts; "prefix_cost" fed over scored frames; "balance" the mean over the largest work of the ranks of a step,
-    averaged over steps, for several numbers of ranks; "autocorrelation" that of the mean length of consecutive batches.
+    "utilisation" is the share of fed frames in all frames of the batches, padding included; "budget_fill" the share of the
+    budget that those frames are; "starved" the share of scored frames fed with fewer than `history` earlier ones, at real track
+    starts and at chunk starts; "prefix_cost" fed over scored frames; "balance" the mean over the largest work of the ranks of a
+    step, averaged over steps, for several numbers of ranks; "autocorrelation" that of the mean length of consecutive batches.
     """
     batches = plan.batches
     assert batches is not None and plan.scored is not None
@@ -37,7 +37,7 @@ def explain_plan(plan: Plan, history: int = 50) -> dict[str, Any]:
         "shapes": len(np.unique(np.stack([batches.rows, batches.frames]), axis=1).T),
         "balance": {str(world): _balance(per_batch, world) for world in WORLDS if world <= max(len(batches), 1)},
         "autocorrelation": {str(lag): _autocorrelation(per_batch / np.maximum(batches.sizes, 1), lag) for lag in (1, 24)},
-        "too_short": {"tracks": len(plan.short), "sample_ids": [plan.tracks.sample_id(t) for t in plan.short[:_NAMED].tolist()]},
+        "too_short": {"tracks": len(plan.short), "sample_ids": [plan.tracks.sample_id(t) for t in plan.short[:_NAMED]]},
     }
     limits = plan.notes.get("limits")
     if limits is not None:
@@ -57,7 +57,9 @@ def _share(part: Any, whole: Any) -> float:
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:
-    return {"least": int(values.min()), "mean": round(float(values.mean()), 2), "most": int(values.max())} if len(values) else {}
+    if not len(values):
+        return {}
+    return {"least": int(values.min()), "mean": round(float(values.mean()), 2), "most": int(values.max())}
 
 
 def _balance(work: np.ndarray, world: int) -> float:

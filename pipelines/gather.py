@@ -108,12 +108,13 @@ def _described(plan: Plan, chunks: np.ndarray, lengths: np.ndarray, rows: int, f
     scored[:len(chunks)] = (at >= prefix[:, None]) & (at < lengths[:, None])
     batch["scored"] = scored
     batch["valid"] = np.arange(rows) < len(chunks)
-    for name, column, fill in (("lengths", lengths, 0), ("starts", plan.start[chunks], 0), ("prefix", prefix, 0), ("tracks", track, -1)):
-        batch[name] = _row_column(column, rows, fill)
+    batch["lengths"], batch["starts"] = _row_column(lengths, rows), _row_column(plan.start[chunks], rows)
+    batch["prefix"], batch["tracks"] = _row_column(prefix, rows), _row_column(track, rows, -1)
     named = [tracks.named(t) for t in track.tolist()] + [("", "")] * (rows - len(chunks))
     batch["sample_ids"], batch["recordings"] = (np.array(names, np.str_) for names in zip(*named, strict=True))
     if plan.levels.dtype == "int16":
-        mean, gain = _level(plan, plan.read("audio").track[chunks])
+        heard = plan.read("audio").track
+        mean, gain = _level(plan, track if heard is None else heard[chunks])
         batch["audio_mean"], batch["audio_gain"] = _row_column(mean, rows), _row_column(gain, rows, 1)
     return batch
 

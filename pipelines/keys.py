@@ -1,4 +1,4 @@
-"""Counter-based random keys, as in JAX: a draw is a pure function of what was folded in, never of a process, a rank or the past.
+"""Counter-based random keys, as in JAX: a draw is a pure function of what was folded in, never of a process or the past.
 
 A key holds one 64-bit word per row. `fold` makes another key, `uniform` and `integers` draw one number per row, `generator`
 gives numpy's Philox for draws in bulk. The words are mixed by the splitmix64 finaliser (Steele, Lea, Flood 2014).

@@ -24,9 +24,9 @@ def lift_scores(scores: Sequence[float] | np.ndarray, frames: int, fps: float, m
                 missing: float = 0.0) -> np.ndarray:
     """One score for each of `frames` native frames at `fps`, from a track's scores at `model_fps`: float64 [frames].
 
-    A native frame takes the score of the model frame at its centre, the last ones that of the last model frame. Beyond the scores
-    that the track has on the timeline nothing is read (a padded row may be given whole). A track that is shorter than one model
-    frame takes the one score that it has, or `missing` everywhere where it has none.
+    A native frame takes the score of the model frame at its centre, the last ones that of the last model frame. Scores beyond
+    the track's model frames are not read (a padded row may be given whole). A track that is shorter than one model frame takes
+    the first score that it has, or `missing` everywhere where it has none.
 
     Raises: InputError, "scores", where there are fewer scores than model frames.
 
@@ -45,20 +45,22 @@ def lift_scores(scores: Sequence[float] | np.ndarray, frames: int, fps: float, m
 
 
 def lift(scores: Mapping[str, Any], packs: Any, orig: str | os.PathLike[str] | None = None,
-         output: str | os.PathLike[str] | None = None, *, fps: float = MODEL_FPS, missing: float = 0.0) -> dict[str, np.ndarray]:
+         output: str | os.PathLike[str] | None = None, *, fps: float = MODEL_FPS,
+         missing: float = 0.0) -> dict[str, np.ndarray]:
     """Scores of every track of `packs` for its native frames, by sample id: float64 [frames]; and the evaluation table.
 
     Args:
         scores: by sample id, one number for each model frame, as `evaluate` fed them.
         packs: a pack, a path, or a list of them.
         orig: an `*_orig.csv` with a header; its rows get their scores in `output`, written at once.
-        output: the AVA evaluation CSV: the columns of `orig` without label_id and instance_id, label SPEAKING_AUDIBLE, and score.
-            Every field keeps its text: the time stamp is a join key.
+        output: the AVA evaluation CSV: the columns of `orig` without label_id and instance_id, label SPEAKING_AUDIBLE, and
+            score. Every field keeps its text: the time stamp is a join key.
         fps: of the model.
         missing: the score of a track that has none because it is shorter than one model frame.
 
-    The rows of an entity are its native frames in order of time. Raises: InputError, "scores" for a track without (enough) scores,
-    "orig" for a table that does not fit the tracks, a stamp twice, or a row that no track scores; FormatError "orig-header".
+    The rows of an entity are its native frames in order of time. Raises: InputError, "scores" for a track without (enough)
+    scores, "orig" for a table that does not fit the tracks, a stamp twice, or a row that no track scores; FormatError
+    "orig-header".
     """
     if (orig is None) != (output is None):
         raise InputError("orig", expected="both orig and output, or neither", found=f"orig {orig}, output {output}")
@@ -72,7 +74,7 @@ def lift(scores: Mapping[str, Any], packs: Any, orig: str | os.PathLike[str] | N
             try:
                 lifted[sample_id] = lift_scores(given, count, rate, fps, missing)
             except InputError as error:
-                raise InputError("scores", file=pack, sample_id=sample_id, expected=error.fault.expected, found=error.fault.found) from None
+                raise InputError(error.fault._replace(file=str(pack), sample_id=sample_id)) from None
     if orig is not None and output is not None:
         _write(Path(output), _table(Path(orig), lifted).encode())
     return lifted
@@ -95,7 +97,8 @@ def _table(orig: Path, scores: Mapping[str, np.ndarray]) -> str:
         places.setdefault(row[entity], []).append(number)
     unknown = [name for name in places if name not in scores]
     if unknown:
-        raise InputError("orig", file=orig, row=places[unknown[0]][0] + 2, sample_id=unknown[0], expected="a score for every row",
+        raise InputError("orig", file=orig, row=places[unknown[0]][0] + 2, sample_id=unknown[0],
+                         expected="a score for every row",
                          found=f"none for {len(unknown)} entities: {', '.join(unknown[:_NAMED])}")
     found = [0.0] * len(rows)
     for name, numbers in places.items():
@@ -114,8 +117,8 @@ def _table(orig: Path, scores: Mapping[str, np.ndarray]) -> str:
 
 def _check_entity(orig: Path, name: str, stamps: list[str], numbers: list[int], frames: int) -> None:
     if len(numbers) != frames:
-        raise InputError("orig", file=orig, row=numbers[0] + 2, sample_id=name, expected=f"{frames} rows, one for each frame of the track",
-                         found=str(len(numbers)))
+        raise InputError("orig", file=orig, row=numbers[0] + 2, sample_id=name,
+                         expected=f"{frames} rows, one for each frame of the track", found=str(len(numbers)))
     if len(set(stamps)) != len(stamps):
         twice = next(stamp for stamp in stamps if stamps.count(stamp) > 1)
         raise InputError("orig", file=orig, sample_id=name, expected="every time stamp once", found=f"{twice} twice")
@@ -129,7 +132,8 @@ def _read(orig: Path) -> tuple[list[str], list[list[str]]]:
     header = rows[0] if rows else []
     needed = {"frame_timestamp", "entity_id", "label"}
     if not needed <= set(header):
-        raise FormatError("orig-header", file=orig, row=1, expected=f"columns {', '.join(sorted(needed))}", found=", ".join(header)[:200])
+        raise FormatError("orig-header", file=orig, row=1, expected=f"columns {', '.join(sorted(needed))}",
+                          found=", ".join(header)[:200])
     stamp = header.index("frame_timestamp")
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(header):

@@ -46,12 +46,13 @@ class Loader:
     At step s rank r reads batch s * world + r of the epoch's global order; ranks have equal steps. Where the batches do not
     divide, the last step is completed with fillers: a batch whose `valid` and `scored` are False.
 
-    `loader[step]` is a batch of this rank in the current epoch, `len(loader)` the steps of an epoch, `loader.at(epoch=3)` another
-    epoch. `state_dict()` says where the iteration stands, counted in batches that were handed out over all ranks, so that it can be
-    loaded with another number of ranks, threads or processes. An iteration goes on from a loaded state; otherwise it begins an
-    epoch: the current one if it was not begun yet, else the next.
+    `loader[step]` is a batch of this rank in the current epoch, `len(loader)` the steps of an epoch, `loader.at(epoch=3)`
+    another epoch. `state_dict()` says where the iteration stands, counted in batches that were handed out over all ranks, so
+    that it can be loaded with another number of ranks, threads or processes. An iteration goes on from a loaded state;
+    otherwise it begins an epoch: the current one if it was not begun yet, else the next.
 
-    A batch stays as it is for as long as anything refers to one of its arrays. Made by `pipelines.train`, `evaluate` and `build`.
+    A batch stays as it is for as long as anything refers to one of its arrays. `pipelines.train`, `evaluate` and `build` make
+    loaders.
     """
 
     def __init__(self, recipe: Any, *, rank: int | None = None, world: int | None = None, prefetch: int = 2, threads: int = 2,
@@ -159,6 +160,11 @@ class Loader:
         if epoch != self.epoch or not self._resumed:
             self.epoch, self._done, self._resumed = int(epoch), 0, False
 
+    @property
+    def pids(self) -> list[int]:
+        """Ids of the worker processes; none before the first iteration."""
+        return self._workers.pids if self._workers else []
+
     def close(self) -> None:
         """End the worker processes, if there are any. Iterating again starts new ones."""
         if self._workers is not None:
@@ -185,8 +191,8 @@ class Loader:
         self.recipe.expect(str(state.get("plan")), str(state.get("recipe", "")))
         if seed != self.recipe.seed:
             raise StateError("seed", expected=f"a state of seed {self.recipe.seed}", found=str(seed))
-        if batches > self.recipe.count(epoch):
-            raise StateError("state", expected=f"at most the {self.recipe.count(epoch)} batches of epoch {epoch}", found=str(batches))
+        if batches > (count := self.recipe.count(epoch)):
+            raise StateError("state", expected=f"at most the {count} batches of epoch {epoch}", found=str(batches))
         self.epoch, self._done, self._resumed = epoch, batches, True
 
     # What it does -----------------------------------------------------------------------------------------------------------
@@ -194,8 +200,9 @@ class Loader:
     def chunks(self) -> np.recarray:
         """The chunks of the current epoch, int64 columns: track, predict_start, predict_length, prefix, fed_length."""
         plan = self.recipe.plan(self.epoch)
-        return np.rec.fromarrays([plan.track, plan.start + plan.prefix, plan.length - plan.prefix, plan.prefix, plan.length],
-                                 names=["track", "predict_start", "predict_length", "prefix", "fed_length"])
+        columns = {"track": plan.track, "predict_start": plan.start + plan.prefix, "predict_length": plan.length - plan.prefix,
+                   "prefix": plan.prefix, "fed_length": plan.length}
+        return np.rec.fromarrays(list(columns.values()), dtype=[(name, np.int64) for name in columns])
 
     def batches(self, epoch: int | None = None) -> Composition:
         """The batches of an epoch (the current one) in global order, as positions in `at(epoch).chunks`."""
@@ -203,10 +210,12 @@ class Loader:
         return Composition(found.ids, found.offsets)
 
     def explain(self) -> Explanation:
-        """What the plan of the current epoch does with the data, and how long the loop has waited: printed as a text, or `.json()`."""
+        """What the plan of the current epoch does with the data, and how long the loop has waited: a text, or `.json()`."""
         count, waited, elapsed = self._times
-        loop = {"batches": count, "waited_seconds": round(waited, 6), "waited_share": round(waited / elapsed, 6) if elapsed else 0.0}
-        return Explanation(self.recipe.describe(self.epoch) | {"rank": self.rank, "world": self.world, "steps": len(self), "loop": loop})
+        share = round(waited / elapsed, 6) if elapsed else 0.0
+        loop = {"batches": count, "waited_seconds": round(waited, 6), "waited_share": share}
+        own = {"rank": self.rank, "world": self.world, "steps": len(self), "loop": loop}
+        return Explanation(self.recipe.describe(self.epoch) | own)
 
     def __repr__(self) -> str:
         return f"Loader(rank {self.rank} of {self.world}, epoch {self.epoch}, {len(self)} steps)"

@@ -16,10 +16,11 @@ from pipelines.tracks import opened
 from pipelines.transforms import Transform, budget_batch, chain, chunk, normalize, prefix, resample, targets
 
 _NAMED = 5
+Targets = Callable[[np.ndarray], np.ndarray]  # labels uint8 [frames] of a whole track -> [frames, ...]
 
 
-def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None = None, world: int | None = None, prefetch: int = 2,
-          threads: int = 2, processes: int = 0, start_method: str | None = None) -> Loader:
+def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None = None, world: int | None = None,
+          prefetch: int = 2, threads: int = 2, processes: int = 0, start_method: str | None = None) -> Loader:
     """The loader of a transform over packs.
 
     Args:
@@ -29,27 +30,29 @@ def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None =
         rank, world: this process among how many; found from an initialised torch.distributed or JAX run where not given.
         prefetch: batches made ahead (for each process).
         threads: that make them; 0 makes each batch when it is asked for.
-        processes: that make them instead, for transforms that are heavy in Python; they start by `start_method` ("forkserver" where
-            there is one, else "spawn").
+        processes: that make them instead, for transforms that are heavy in Python; they start by `start_method` ("forkserver"
+            where there is one, else "spawn").
 
     Raises: what `asdstore.open`, the transforms and `Loader` raise, among them InputError "empty", "geometry", "fps".
     Warns where tracks are shorter than one frame of the timeline, with their number and names.
     """
     recipe = Recipe(opened([packs]), transform, seed)
-    loader = Loader(recipe, rank=rank, world=world, prefetch=prefetch, threads=threads, processes=processes, start_method=start_method)
+    loader = Loader(recipe, rank=rank, world=world, prefetch=prefetch, threads=threads, processes=processes,
+                    start_method=start_method)
     plan = recipe.plan(0)
     if len(plan.short) and not np.isin(plan.short, plan.track).all():
         names = ", ".join(plan.tracks.sample_id(track) for track in plan.short[:_NAMED].tolist())
         more = f" and {len(plan.short) - _NAMED} more" if len(plan.short) > _NAMED else ""
-        warnings.warn(f"{len(plan.short)} tracks shorter than one frame of the timeline are not fed: {names}{more}", stacklevel=3)
+        warnings.warn(f"{len(plan.short)} tracks shorter than one frame of the timeline are not fed: {names}{more}",
+                      stacklevel=3)
     return loader
 
 
-def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget: int = 2048, min_batch: int = 4, max_batch: int = 16,
-          seed: int = 0, fps: float = 25.0, jitter: bool = False, augment: Transform | Sequence[Transform] = (),
-          targets: Transform | Callable[[np.ndarray], np.ndarray] | None = None, audio: str = "float32", shapes: int | None = None,
-          group: int = 24, fit: str | None = None, cost: Cost | None = None, shuffle: bool = True, drop_last: bool | None = None,
-          compat: str | None = None, **running: Any) -> Loader:
+def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget: int = 2048, min_batch: int = 4,
+          max_batch: int = 16, seed: int = 0, fps: float = 25.0, jitter: bool = False,
+          augment: Transform | Sequence[Transform] = (), targets: Transform | Targets | None = None, audio: str = "float32",
+          shapes: int | None = None, group: int = 24, fit: str | None = None, cost: Cost | None = None, shuffle: bool = True,
+          drop_last: bool | None = None, compat: str | None = None, **running: Any) -> Loader:
     """A loader for training: chunks of tracks in batches of a frame budget, mixed anew each epoch, every frame scored once.
 
     Args:
@@ -86,7 +89,8 @@ def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget
     if drop_last is not None and not compat:
         raise InputError("drop_last", file="train", expected="compat='muvap'", found="the default batches, which lose nothing")
     span = _span(window, context, strict=not compat)
-    stages = [resample(fps, samples_per_frame=round(16000 / fps) if compat else None), chunk(span, jitter=jitter), prefix(context)]
+    stages = [resample(fps, samples_per_frame=round(16000 / fps) if compat else None), chunk(span, jitter=jitter),
+              prefix(context)]
     if compat:
         _only_original(jitter=jitter, shapes=shapes, cost=cost)
         stages.append(original_batch(frame_budget, min_batch, max_batch, drop_last=drop_last is not False, shuffle=shuffle,
@@ -99,24 +103,27 @@ def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget
 
 
 def evaluate(*packs: Any, frame_budget: int | None = None, min_batch: int = 1, max_batch: int = 64, fps: float = 25.0,
-             targets: Transform | Callable[[np.ndarray], np.ndarray] | None = None, audio: str = "float32", seed: int = 0,
-             compat: str | None = None, **running: Any) -> Loader:
+             targets: Transform | Targets | None = None, audio: str = "float32", seed: int = 0, compat: str | None = None,
+             **running: Any) -> Loader:
     """A loader for evaluation: whole tracks, each once over all ranks, in the same order every time.
 
-    One track makes a batch, in the order of the packs; with `frame_budget` (8192 is usual) tracks of similar length share padded
-    batches, longest first. Ranks have equal steps: the last one is completed with batches whose `valid` is False. A track shorter
-    than one frame of the timeline is fed as one frame, so that it gets a score too.
+    One track makes a batch, in the order of the packs; with `frame_budget` (8192 is usual) tracks of similar length share
+    padded batches, longest first. Ranks have equal steps: the last one is completed with batches whose `valid` is False. A
+    track shorter than one frame of the timeline is fed as one frame, so that it gets a score too.
 
     Args: as `train`; `compat="muvap"` leaves such tracks out and lets ranks repeat batches, as the original does.
     """
     if compat not in (None, "muvap"):
         raise InputError("compat", file="evaluate", expected="None or 'muvap'", found=repr(compat))
-    longest_whole = [] if frame_budget is None else [
-        original_batch(frame_budget, min_batch, max_batch, drop_last=False, shuffle=False, fit="pad", seed=seed) if compat else
-        budget_batch(frame_budget, min_batch, max_batch, shuffle=False)]
-    stages = [resample(fps, at_least=0 if compat else 1, samples_per_frame=round(16000 / fps) if compat else None), *longest_whole,
-              normalize(dtype=audio), *_targets(targets)]
-    return build(list(packs), chain(*stages), seed, **running)
+    if compat:
+        stages = [resample(fps, samples_per_frame=round(16000 / fps))]
+    else:
+        stages = [resample(fps, at_least=1)]
+    if frame_budget is not None and compat:
+        stages.append(original_batch(frame_budget, min_batch, max_batch, drop_last=False, shuffle=False, fit="pad", seed=seed))
+    elif frame_budget is not None:
+        stages.append(budget_batch(frame_budget, min_batch, max_batch, shuffle=False))
+    return build(list(packs), chain(*stages, normalize(dtype=audio), *_targets(targets)), seed, **running)
 
 
 def _span(window: int | None, context: int, strict: bool) -> int | None:
@@ -128,7 +135,8 @@ def _span(window: int | None, context: int, strict: bool) -> int | None:
     if window < 1:
         raise InputError("window", file="train", expected="at least 1 frame", found=str(window))
     if strict and context >= window:
-        raise InputError("context", file="train", expected=f"fewer frames than the window, {window}, which counts them", found=str(context))
+        raise InputError("context", file="train", expected=f"fewer frames than the window, {window}, which counts them",
+                         found=str(context))
     return max(window - context, 1)
 
 
@@ -142,7 +150,7 @@ def _listed(transforms: Transform | Sequence[Transform]) -> Sequence[Transform]:
     return [transforms] if isinstance(transforms, Transform) else transforms
 
 
-def _targets(given: Transform | Callable[[np.ndarray], np.ndarray] | None) -> list[Transform]:
+def _targets(given: Transform | Targets | None) -> list[Transform]:
     if given is None:
         return []
     return [given if isinstance(given, Transform) else targets(given)]

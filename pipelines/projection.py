@@ -25,7 +25,7 @@ def projection_targets(bins: Sequence[float] = (0.8, 0.6, 0.4, 0.2, 0.2, 0.4), h
     """
     frames = tuple(round(seconds * fps) for seconds in bins)
     if not frames or min(frames) < 1 or not 0 <= history <= len(frames):
-        raise InputError("bins", expected=f"bins of at least one frame at {fps:g} fps, of which 0 to {len(frames)} lie in the past",
+        raise InputError("bins", expected=f"bins of a frame or more at {fps:g} fps, 0 to {len(frames)} of them in the past",
                          found=f"{list(bins)}, {history}")
     return targets(partial(projection, bins=frames, history=history, threshold=threshold, cut_center_frame=cut_center_frame))
 

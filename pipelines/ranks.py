@@ -14,8 +14,8 @@ _LAUNCHED = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "
 def find_rank(rank: int | None = None, world: int | None = None, environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
     """(rank, world) as given, or of torch.distributed or JAX where one of them is initialised, or (0, 1) in a single process.
 
-    Raises: InputError, "rank" for a rank out of range, half of the two given, or two runs that disagree; "world" where a launcher
-    started several processes but none of the two is initialised yet.
+    Raises: InputError, "rank" for a rank out of range, half of the two given, or two runs that disagree; "world" where a
+    launcher started several processes but none of the two is initialised yet.
 
     >>> find_rank(1, 4), find_rank(environ={})
     ((1, 4), (0, 1))

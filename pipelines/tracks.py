@@ -38,8 +38,8 @@ class Tracks:
         packs = tuple(packs)
         for pack in packs[1:]:
             if pack.layout != packs[0].layout:
-                raise InputError("geometry", file=pack, expected=f"the layout of {packs[0]}: {_says(packs[0])}", found=_says(pack),
-                                 cure="Feed packs of one format and face geometry together.")
+                raise InputError("geometry", file=pack, expected=f"the layout of {packs[0]}: {_says(packs[0])}",
+                                 found=_says(pack), cure="Feed packs of one format and face geometry together.")
         sizes = [len(pack) for pack in packs]
         if not sum(sizes):
             raise InputError("empty", file=", ".join(map(str, packs)), expected="at least one track", found="none")
@@ -47,11 +47,12 @@ class Tracks:
         def column(name: str, dtype: Any) -> np.ndarray:
             return np.concatenate([np.asarray(pack.index[name], dtype) for pack in packs])
 
-        found = cls(packs, np.repeat(np.arange(len(packs), dtype=np.int32), sizes), np.concatenate([np.arange(n) for n in sizes]),
+        places = [np.arange(n) for n in sizes]
+        found = cls(packs, np.repeat(np.arange(len(packs), dtype=np.int32), sizes), np.concatenate(places),
                     column("source_frames", np.int64), column("source_fps", np.float64), column("audio_mean", np.float32),
                     column("audio_rms", np.float64), column("audio_peak", np.float64))
         for row in np.flatnonzero(~(np.isfinite(found.fps) & (found.fps > 0)))[:1].tolist():
-            raise InputError("fps", file=found.packs[found.pack[row]], sample_id=found.sample_id(row), row=int(found.position[row]),
+            raise InputError("fps", file=packs[found.pack[row]], sample_id=found.sample_id(row), row=int(found.position[row]),
                              expected="a frame rate that is finite and above 0", found=str(found.fps[row]))
         return found
 

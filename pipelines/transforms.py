@@ -20,7 +20,6 @@ from pipelines.chunks import history, tile
 from pipelines.keys import Key
 from pipelines.plan import Batch, Levels, Plan, Read, Timeline
 from pipelines.shapes import choose, compose_shapes
-from spec.layout import SAMPLE_RATE
 from spec.timeline import gain
 
 Planner = Callable[[Plan, Key], Plan]
@@ -64,7 +63,7 @@ _LATE = ("mix_voice", "substitute_voice")  # may follow budget_batch too
 _REPEATED = ("filter", "map")
 
 
-def stage(name_: str, plan: Callable[..., Plan] | None = None, apply: Callable[..., Batch] | None = None, /, *,
+def stage(name_: str, plan: Callable[..., Any] | None = None, apply: Callable[..., Batch] | None = None, /, *,
           still: bool = False, **settings: Any) -> Transform:
     """A transform of one stage, whose functions take its settings as keywords."""
     bound = [partial(function, **settings) if function else unchanged for function in (plan, apply)]
@@ -112,7 +111,7 @@ def _of(stages: tuple[Stage, ...]) -> Transform:
 
 
 def run(stages: tuple[Stage, ...], half: str, value: Any, key: Key) -> Any:
-    """The plans, or the applies, of all stages in order. A stage's key is folded from its name, and its turn if it stands twice."""
+    """All plans, or all applies, in order. A stage's key is folded from its name, and from its turn if it stands twice."""
     seen: dict[str, int] = {}
     for each in stages:
         turn = seen[each.name] = seen.get(each.name, 0) + 1
@@ -124,7 +123,8 @@ def run(stages: tuple[Stage, ...], half: str, value: Any, key: Key) -> Any:
 
 def _custom(given: Transform) -> tuple[Stage, ...]:
     functions = [f for f in (given.plan, given.apply) if f is not unchanged]
-    return (Stage(" and ".join(described(f) for f in functions) or "nothing", (), given.plan, given.apply),) if functions else ()
+    name = " and ".join(described(function) for function in functions)
+    return (Stage(name, (), given.plan, given.apply),) if functions else ()
 
 
 def described(value: Any) -> str:
@@ -240,14 +240,14 @@ def _filter(plan: Plan, key: Key, *, predicate: Callable[[Any], Any]) -> Plan:
     return plan._replace(short=short, notes={**plan.notes, "filtered_tracks": int((~kept).sum())})
 
 
-def budget_batch(frames: int = 2048, min_batch: int = 4, max_batch: int = 16, *, cost: Cost | None = None, shapes: int | None = None,
-                 group: int = 24, fit: str = "pad", shuffle: bool = True) -> Transform:
+def budget_batch(frames: int = 2048, min_batch: int = 4, max_batch: int = 16, *, cost: Cost | None = None,
+                 shapes: int | None = None, group: int = 24, fit: str = "pad", shuffle: bool = True) -> Transform:
     """Batches of at most `frames` frames, padding included, of `min_batch` to `max_batch` chunks; see `pipelines.batching`.
 
     Args:
         frames: the budget. Only `min_batch` chunks that are longer than `frames / min_batch` exceed it; `explain` reports them.
-        cost: of one chunk of each length (int64 lengths -> numbers that never fall), where frames are not what limits; the budget
-            is in its unit then.
+        cost: of one chunk of each length (int64 lengths -> numbers that never fall), where frames are not what limits; the
+            budget is in its unit then.
         shapes: at most so many distinct (rows, frames); each group holds one of them. The lengths are chosen once, for epoch 0.
         group: batches of similar cost that stand together, so that ranks do equal work where their number divides it.
         fit: "pad" completes every chunk to the longest of its batch, "crop" cuts all to the shortest and loses frames.
@@ -262,8 +262,8 @@ def budget_batch(frames: int = 2048, min_batch: int = 4, max_batch: int = 16, *,
     if fit not in ("pad", "crop") or (fit == "crop" and shapes):
         raise InputError("fit", file="budget_batch", expected="'pad', or 'crop' without shapes", found=repr(fit))
     batching.check_limits(Limits(frames, min_batch, max_batch, cost), 0)
-    return stage("budget_batch", _budget_batch, frames=frames, min_batch=min_batch, max_batch=max_batch, cost=cost, shapes=shapes,
-                 group=group, fit=fit, shuffle=shuffle)
+    return stage("budget_batch", _budget_batch, frames=frames, min_batch=min_batch, max_batch=max_batch, cost=cost,
+                 shapes=shapes, group=group, fit=fit, shuffle=shuffle)
 
 
 def _budget_batch(plan: Plan, key: Key, *, frames: int, min_batch: int, max_batch: int, cost: Cost | None, shapes: int | None,
@@ -283,13 +283,13 @@ def _budget_batch(plan: Plan, key: Key, *, frames: int, min_batch: int, max_batc
 def normalize(rms_dbfs: float = -25.0, max_gain_db: float = 20.0, peak: float = 0.99, *, dtype: str = "float32") -> Transform:
     """Scale audio to one loudness: (x - mean) * gain, from the levels of the track's whole stored span, never of a slice.
 
-    `dtype` "int16" leaves the samples as they are stored and adds audio_mean and audio_gain, float32 [B], to do it on the device:
-    (audio / 32768 - mean) * gain, and 0 beyond `lengths`. Raises: InputError "dtype".
+    `dtype` "int16" leaves the samples as they are stored and adds audio_mean and audio_gain, float32 [B], to do it on the
+    device: (audio / 32768 - mean) * gain, and 0 beyond `lengths`. Raises: InputError "dtype".
     """
     if dtype not in ("float32", "int16"):
         raise InputError("dtype", file="normalize", expected="'float32' or 'int16'", found=repr(dtype))
-    return stage("normalize", _normalize, still=True, rms_dbfs=float(rms_dbfs), max_gain_db=float(max_gain_db), peak=float(peak),
-                 dtype=dtype)
+    return stage("normalize", _normalize, still=True, rms_dbfs=float(rms_dbfs), max_gain_db=float(max_gain_db),
+                 peak=float(peak), dtype=dtype)
 
 
 def _normalize(plan: Plan, key: Key, *, rms_dbfs: float, max_gain_db: float, peak: float, dtype: str) -> Plan:
@@ -317,7 +317,7 @@ def _targets(batch: Batch, key: Key, *, fn: Callable, name: str) -> Batch:
     whole, sizes = batch["track_labels"], batch["track_labels_length"]
     frames = batch["scored"].shape[1]
     found = None
-    for row, (size, start, length) in enumerate(zip(sizes.tolist(), batch["starts"].tolist(), batch["lengths"].tolist(), strict=True)):
+    for row, (size, start, length) in enumerate(np.stack([sizes, batch["starts"], batch["lengths"]], axis=1).tolist()):
         if not length:
             continue
         values = np.asarray(fn(whole[row, :size]))

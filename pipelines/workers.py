@@ -116,7 +116,7 @@ def _travelling(error: BaseException) -> BaseException:
     """The error, or its traceback where it does not pickle."""
     try:
         error.add_note("in a worker process:\n" + traceback.format_exc())
-        reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(error))
+        reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(error))  # type: ignore[attr-defined]
         return error
     except Exception:
         return RuntimeError(traceback.format_exc())
@@ -152,7 +152,7 @@ class _Worker:
         self.connection.send((turn, arguments, freed))
 
     def answer(self) -> tuple[_Answer, dict[str, Any]]:
-        """The next answer and its batch, whose arrays lie in shared memory; where many of these are alive, in memory of their own."""
+        """The next answer and its batch, whose arrays lie in shared memory, or in their own where many batches are alive."""
         answer: _Answer = self.connection.recv()
         if answer.error is not None:
             return answer, {}
@@ -164,7 +164,8 @@ class _Worker:
             os.close(file)
         self.busy.add(answer.number)
         memory = self.memory[answer.number]
-        batch = {name: _part(memory, *answer.places[name]) if name in answer.places else value for name, value in answer.rest.items()}
+        batch = {name: _part(memory, *answer.places[name]) if name in answer.places else value
+                 for name, value in answer.rest.items()}
         if len(self.busy) > _MOST_FILES:
             batch |= {name: batch[name].copy() for name in answer.places}
         return answer, batch

@@ -12,6 +12,7 @@ import asdstore
 from asdstore.pack import Pack
 from tests.pipelines.made import Kind, varied, write
 
+
 @pytest.fixture
 def packed(tmp_path: Path) -> Callable[..., Pack]:
     """packed([Kind(...), ...], name) -> an open pack."""
@@ -79,7 +80,8 @@ def faces_of(golden: Path, name: str, row: dict) -> np.ndarray:
         return np.zeros((row["source_frames"], 112, 112), np.uint8)
     if name == "avcc":
         lines = (golden / "corpora" / "avcc" / "manifest.tsv").read_text().splitlines()
-        place = next(golden / "corpora" / "avcc" / line.split("\t")[1] for line in lines if line.split("\t")[0] == row["sample_id"])
+        path = next(line.split("\t")[1] for line in lines if line.split("\t")[0] == row["sample_id"])
+        place = golden / "corpora" / "avcc" / path
         if place.suffix == ".npy":
             return np.load(place)
     else:

@@ -46,5 +46,5 @@ def write(target: Path, kinds: Sequence[Kind], name: str = "t", face_shape: tupl
 def varied(count: int = 40, seed: int = 0) -> list[Kind]:
     """Tracks of many lengths and rates, two to a recording."""
     draw = np.random.default_rng(seed)
-    return [Kind(int(draw.integers(3, 160)), float(draw.choice([15, 23.976, 24, 25, 25, 25, 29.97, 30, 50, 60])), f"video{i // 2}")
-            for i in range(count)]
+    rates = [15, 23.976, 24, 25, 25, 25, 29.97, 30, 50, 60]
+    return [Kind(int(draw.integers(3, 160)), float(draw.choice(rates)), f"video{i // 2}") for i in range(count)]

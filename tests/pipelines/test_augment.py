@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from pipelines.plan import whole_tracks
 from pipelines.tracks import Tracks
 from tests.pipelines.made import Kind
 
-PLAIN = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
+PLAIN: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
 
 
 def test_donors_come_from_another_recording_and_every_one_is_drawn(packed):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,9 +91,10 @@ def test_values_of_every_chunk(golden, golden_pack, name):
 @pytest.mark.filterwarnings("ignore:.*shorter than one frame")
 def test_collation_cropped_and_padded(golden, golden_pack):
     for item in json.loads((golden / "loader" / "collate.json").read_text())["items"]:
+        given = {name: item[name] for name in ("window", "context", "frame_budget")}
         loader = pipelines.train(
-            golden_pack(item["pack"]), window=item["window"], context=item["context"], frame_budget=item["frame_budget"], threads=0,
-            compat="muvap", shuffle=False, drop_last=False, fit="pad" if item["pad"] else "crop", targets=pipelines.projection_targets())
+            golden_pack(item["pack"]), **given, threads=0, compat="muvap", shuffle=False, drop_last=False,
+            fit="pad" if item["pad"] else "crop", targets=pipelines.projection_targets())
         ids, offsets = loader.batches()
         members = [ids[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)]
         batch = loader[members.index(item["batch"])]
@@ -105,7 +107,7 @@ def test_collation_cropped_and_padded(golden, golden_pack):
 
 @pytest.mark.filterwarnings("ignore:.*shorter than one frame")
 def test_ranks_repeat_the_first_batches(golden, golden_pack):
-    settings = {"window": 60, "context": 15, "frame_budget": 500, "compat": "muvap", "seed": 3, "threads": 0}
+    settings: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "compat": "muvap", "seed": 3, "threads": 0}
     pack = golden_pack("ava_train_small_shards")
     count = len(pipelines.train(pack, **settings))
     read = [[tuple(batch["sample_ids"]) for batch in pipelines.train(pack, **settings, rank=r, world=4)] for r in range(4)]

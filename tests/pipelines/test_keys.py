@@ -43,7 +43,8 @@ def test_integers_stay_below_their_bound():
 def test_the_generator_is_that_of_the_key():
     first, second = Key.of(0, 1).fold("ties").generator(), Key.of(0, 1).fold("ties").generator()
     assert np.array_equal(first.permutation(99), second.permutation(99))
-    assert not np.array_equal(Key.of(0, 1).fold("order").generator().permutation(99), Key.of(0, 1).fold("ties").generator().permutation(99))
+    other = Key.of(0, 1).fold("order").generator()
+    assert not np.array_equal(other.permutation(99), Key.of(0, 1).fold("ties").generator().permutation(99))
 
 
 def test_the_words_are_pinned():

@@ -33,7 +33,7 @@ def test_every_native_frame_gets_the_score_at_its_time(frames, fps):
 
 @pytest.mark.parametrize("fps", RATES)
 def test_scores_of_labels_come_back_as_labels(packed, fps):
-    """Evaluation feeds a track, its labels are taken for scores, and lifted to native frames they differ by half a model frame."""
+    """Evaluation feeds a track; its labels, taken for scores and lifted, differ from the native ones by half a model frame."""
     pack = packed([Kind(300, fps)])
     batch = pipelines.evaluate(pack, threads=0)[0]
     lifted = pipelines.lift({"t0": batch["labels"][0]}, pack)["t0"]
@@ -90,9 +90,9 @@ def test_what_evaluation_gives_is_what_lift_takes(packed, tmp_path):
     pack = packed([Kind(40, 24.0), Kind(1, 30.0), Kind(33, 59.94)])
     orig, output = tmp_path / "orig.csv", tmp_path / "scores.csv"
     orig.write_text(table(pack))
-    for more in ({}, {"frame_budget": 400}):
+    for budget in (None, 400):
         scores = {}
-        for batch in pipelines.evaluate(pack, **more):
+        for batch in pipelines.evaluate(pack, frame_budget=budget):
             for row in np.flatnonzero(batch["valid"]):
                 scores[str(batch["sample_ids"][row])] = batch["faces"][row, :, 1, 1] / 7
         pipelines.lift(scores, pack, orig, output)
@@ -101,7 +101,8 @@ def test_what_evaluation_gives_is_what_lift_takes(packed, tmp_path):
 
 @pytest.mark.parametrize(("change", "kind"), [
     (lambda rows: rows[1:], "orig"), (lambda rows: [*rows, rows[0]], "orig"), (lambda rows: [*rows[1:], rows[1]], "orig"),
-    (lambda rows: [*rows, rows[0].replace("t0", "unknown")], "orig"), (lambda rows: [rows[0].replace("900", "nan "), *rows[1:]], "orig"),
+    (lambda rows: [*rows, rows[0].replace("t0", "unknown")], "orig"),
+    (lambda rows: [rows[0].replace("900", "nan "), *rows[1:]], "orig"),
     (lambda rows: [rows[0] + ",more", *rows[1:]], "orig"), (lambda rows: [rows[0].replace("900.", "x"), *rows[1:]], "orig")])
 def test_tables_that_do_not_fit(scored, tmp_path, change, kind):
     pack, scores = scored

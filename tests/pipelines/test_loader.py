@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from pipelines.gather import Pool
 from pipelines.prefetch import ordered
 from tests.pipelines.made import Kind
 
-SETTINGS = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
+SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
 
 
@@ -31,8 +32,9 @@ def ids(batch: dict) -> tuple:
 def flat(loader, epoch: int) -> list[tuple]:
     """The global order of an epoch, from the plan alone."""
     found, chunks = loader.batches(epoch), loader.at(epoch).chunks
-    return [tuple((str(loader.recipe.tracks.sample_id(int(chunks.track[i]))), int(chunks.predict_start[i] - chunks.prefix[i]), True)
-                  for i in found.ids[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    rows = [(loader.recipe.tracks.sample_id(track), start, True)
+            for track, start in zip(chunks.track.tolist(), (chunks.predict_start - chunks.prefix).tolist(), strict=True)]
+    return [tuple(rows[i] for i in found.ids[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
 def scored_frames(loaders) -> dict[tuple[str, int], int]:
@@ -51,8 +53,8 @@ def every_frame(pack) -> set[tuple[str, int]]:
     return {(track.id, k) for track, count in zip(pack, counts, strict=True) for k in range(count)}
 
 
-@pytest.mark.parametrize("more", [{}, {"jitter": True}, {"shapes": 3}, {"shapes": 3, "jitter": True}, {"window": None, "context": 0},
-                                  {"context": 0}, {"group": 1}, {"audio": "int16"}])
+@pytest.mark.parametrize("more", [{}, {"jitter": True}, {"shapes": 3}, {"shapes": 3, "jitter": True}, {"context": 0},
+                                  {"window": None, "context": 0}, {"group": 1}, {"audio": "int16"}])
 @pytest.mark.parametrize("world", [1, 3])
 def test_every_frame_is_scored_once(pack, more, world):
     loaders = [pipelines.train(pack, **{**SETTINGS, **more}, rank=rank, world=world) for rank in range(world)]
@@ -120,8 +122,9 @@ def test_the_schema(pack):
     names = {name: kinds.pop(name) for name in ("sample_ids", "recordings")}
     assert all(dtype.startswith("<U") and shape == (rows,) for dtype, shape in names.values())
     assert kinds == {
-        "faces": ("uint8", (rows, frames, 8, 6)), "audio": ("float32", (rows, frames * 640)), "labels": ("float32", (rows, frames)),
-        "targets": ("float32", (rows, frames, 6)), "scored": ("bool", (rows, frames)), "valid": ("bool", (rows,)),
+        "faces": ("uint8", (rows, frames, 8, 6)), "audio": ("float32", (rows, frames * 640)),
+        "labels": ("float32", (rows, frames)), "targets": ("float32", (rows, frames, 6)),
+        "scored": ("bool", (rows, frames)), "valid": ("bool", (rows,)),
         **{name: ("int64", (rows,)) for name in ("lengths", "starts", "prefix", "tracks")}}
     assert type(batch["scored_in_step"]) is int
 
@@ -242,7 +245,7 @@ def test_prefetch_stays_in_order_and_within_its_depth():
     ahead = ordered(fetch, 20, depth=3, threads=3)
     for i in range(5):
         assert next(ahead) == i and max(begun) <= i + 3
-    ahead.close()
+    ahead.close()  # type: ignore[attr-defined]
     assert len(begun) <= 9
 
 
@@ -331,7 +334,8 @@ def test_a_loaded_state_survives_set_epoch_of_its_epoch(pack):
 
 @pytest.mark.parametrize(("change", "kind"), [
     ({"window": 61}, "plan"), ({"context": 14}, "plan"), ({"frame_budget": 501}, "plan"), ({"group": 12}, "plan"),
-    ({"jitter": True}, "plan"), ({"shapes": 4}, "plan"), ({"seed": 1}, "seed"), ({"augment": pipelines.augment_faces()}, "plan")])
+    ({"jitter": True}, "plan"), ({"shapes": 4}, "plan"), ({"seed": 1}, "seed"),
+    ({"augment": pipelines.augment_faces()}, "plan")])
 def test_a_state_of_another_plan_is_refused_and_says_what_changed(pack, change, kind):
     state = pipelines.train(pack, **SETTINGS).state_dict()
     with pytest.raises(StateError) as error:
@@ -345,15 +349,16 @@ def test_a_state_of_other_packs_is_refused(pack, packed):
         pipelines.train(pack, packed([Kind(30)]), **SETTINGS).load_state_dict(state)
 
 
-@pytest.mark.parametrize("change", [{"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None},
-                                    {"seed": None}, {"plan": None}, {"batches": 1.0}, {"epoch": True}])
+@pytest.mark.parametrize("change", [
+    {"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None}, {"seed": None},
+    {"plan": None}, {"batches": 1.0}, {"epoch": True}])
 def test_states_that_are_none(pack, change):
     loader = pipelines.train(pack, **SETTINGS)
     with pytest.raises(StateError):
         loader.load_state_dict({**loader.state_dict(), **change})
     for state in (None, [], {}, "state"):
         with pytest.raises(StateError):
-            loader.load_state_dict(state)
+            loader.load_state_dict(state)  # type: ignore[arg-type]
 
 
 # Evaluation -----------------------------------------------------------------------------------------------------------------
@@ -383,11 +388,13 @@ def test_evaluation_is_in_the_order_of_the_packs(pack):
 
 @pytest.mark.parametrize(("change", "kind"), [
     ({"window": 0}, "window"), ({"window": -5}, "window"), ({"context": 60}, "context"), ({"context": 61}, "context"),
-    ({"context": -1}, "context"), ({"frame_budget": 59}, "budget"), ({"frame_budget": 0}, "budget"), ({"min_batch": 0}, "min_batch"),
+    ({"context": -1}, "context"), ({"frame_budget": 59}, "budget"), ({"frame_budget": 0}, "budget"),
+    ({"min_batch": 0}, "min_batch"),
     ({"max_batch": 3}, "max_batch"), ({"shapes": 0}, "shapes"), ({"group": 0}, "group"), ({"fit": "stretch"}, "fit"),
     ({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": float("inf")}, "fps"), ({"audio": "float64"}, "dtype"),
-    ({"rank": 3, "world": 3}, "rank"), ({"rank": -1, "world": 3}, "rank"), ({"rank": 0, "world": 0}, "rank"), ({"rank": 1}, "rank"),
-    ({"threads": -1}, "threads"), ({"prefetch": -1}, "prefetch"), ({"compat": "other"}, "compat"), ({"drop_last": True}, "drop_last"),
+    ({"rank": 3, "world": 3}, "rank"), ({"rank": -1, "world": 3}, "rank"), ({"rank": 0, "world": 0}, "rank"),
+    ({"rank": 1}, "rank"), ({"threads": -1}, "threads"), ({"prefetch": -1}, "prefetch"), ({"compat": "other"}, "compat"),
+    ({"drop_last": True}, "drop_last"),
     ({"compat": "muvap", "jitter": True}, "jitter")])
 def test_settings_that_cannot_hold(pack, change, kind):
     with pytest.raises(InputError) as error:

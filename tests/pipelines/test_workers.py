@@ -10,15 +10,17 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pipelines
 from asdstore.errors import InputError
+from bench.sparse import make_sparse_pack
 from pipelines.transforms import Transform
 
-SETTINGS = {"window": 60, "context": 15, "frame_budget": 500}
+SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500}
 METHODS = ("fork", "forkserver", "spawn")
 
 
@@ -133,7 +135,7 @@ def test_a_killed_worker_is_replaced(pack):
     for step, batch in enumerate(loader):
         assert same(batch, plain[step])
         with suppress(ProcessLookupError):  # it may be dead already, with its answers still in the pipe
-            os.kill(loader._workers.pids[step % 2], signal.SIGKILL)
+            os.kill(loader.pids[step % 2], signal.SIGKILL)
     loader.close()
 
 
@@ -199,7 +201,7 @@ def test_nothing_is_left_behind(pack):
         loader = pipelines.train(pack, **SETTINGS, processes=2, start_method="fork")
         iteration = iter(loader)
         next(iteration)
-        pids.extend(loader._workers.pids)
+        pids.extend(loader.pids)
         if len(pids) % 4:
             loader.close()
 
@@ -220,7 +222,7 @@ import pipelines
 if __name__ == "__main__":
     loader = pipelines.train(sys.argv[1], window=60, context=15, frame_budget=500, processes=2, start_method=sys.argv[2])
     for batch in loader:
-        print(*loader._workers.pids, flush=True)
+        print(*loader.pids, flush=True)
         time.sleep(60)
 """
 
@@ -231,8 +233,8 @@ def test_workers_end_with_their_parent(pack, tmp_path, method, blow):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    with subprocess.Popen([sys.executable, script, pack.paths[0], method], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          env=environment) as process:
+    with subprocess.Popen([sys.executable, script, pack.paths[0], method], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=environment) as process:
         assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 2
@@ -246,8 +248,6 @@ def test_workers_end_with_their_parent(pack, tmp_path, method, blow):
 
 def test_the_index_is_not_copied_into_processes(pack, tmp_path):
     """A forked process that reads every entry of a large index dirties little memory: columns, not dictionaries."""
-    from bench.sparse import make_sparse_pack
-
     import asdstore
     folder = make_sparse_pack(tmp_path / "large", 100_000, sealed=True)
     large = asdstore.open(folder)
