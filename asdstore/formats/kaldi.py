@@ -135,6 +135,10 @@ class _Archives:
             self._maps[entry.path] = data, file
         return data, file
 
+    def release(self) -> None:
+        self._maps.clear()
+        self._held = ("", np.empty(0, np.uint8), "")
+
     def _output(self, entry: Entry) -> tuple[np.ndarray, str]:
         if not self.allow_commands:
             raise refused(entry, self.script)
@@ -200,6 +204,9 @@ class Kaldi(Source):
             return np.empty((frames, 0), np.int32)
         start = int(self._all_labels.starts[i])
         return self._all_labels.labels[start:start + frames, None]
+
+    def release(self) -> None:
+        self._archives.release()
 
     def __reduce__(self):
         return open_kaldi, self._recipe

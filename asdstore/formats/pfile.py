@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from asdstore.formats.pfile_header import LARGEST_SIZE, Header, header, parse, t
 from asdstore.formats.source import Frames, Numbers, Source, narrow
 from asdstore.storage import map_file
 
-PIECE = 1 << 22  # bytes of rows that are read and converted at a time
+PIECE = 1 << 20  # bytes of rows that are read and converted at a time
 
 
 class Pfile(Source):
@@ -28,16 +27,18 @@ class Pfile(Source):
 
     def __init__(self, path: str, head: Header, offsets: np.ndarray, held: np.ndarray | None, notes: dict[str, list[str]]):
         self.path, self.header, self.offsets, self.notes = path, head, offsets, notes
-        self._held = held  # the rows of a compressed file, '>i4' [frames, columns]
+        self._held = held  # of a compressed file its rows, '>i4' [frames, columns], until they are released
+        self._map: np.ndarray | None = None
         self.ids, self.dim, self.label_columns = Numbers(head.sentences), head.features, head.labels
 
-    @cached_property
+    @property
     def rows(self) -> np.ndarray:
         """All rows as big-endian words, '>i4' [frames, columns], mapped."""
-        if self._held is not None:
-            return self._held
-        data = map_file(self.path, os.path.getsize(self.path))
-        return np.ndarray((self.header.frames, self.header.columns), ">i4", data, self.header.size)  # type: ignore[arg-type]
+        if compressed.suffix(self.path):
+            return self._unpacked()
+        if self._map is None:
+            self._map = map_file(self.path, os.path.getsize(self.path))
+        return np.ndarray((self.header.frames, self.header.columns), ">i4", self._map, self.header.size)  # type: ignore[arg-type]
 
     def _features(self, i: int) -> np.ndarray:
         return _feature_columns(self.header, self.rows[self.offsets[i]:self.offsets[i + 1]])
@@ -60,10 +61,27 @@ class Pfile(Source):
             labels[into] = narrow(_label_columns(self.header, rows), self.path)
         return Frames(features, labels)
 
+    def read_labels(self, start: int, stop: int) -> np.ndarray:
+        """The labels from frame `start` to `stop`, int32 [frames, columns]. Raises: as `read`."""
+        self._check_span(start, stop)
+        labels = np.empty((stop - start, self.label_columns), np.int32)
+        for at, rows in self._pieces(start, stop):
+            labels[at - start:at - start + len(rows)] = narrow(_label_columns(self.header, rows), self.path)
+        return labels
+
+    def release(self) -> None:
+        self._held = self._map = None
+
+    def _unpacked(self) -> np.ndarray:
+        if self._held is None:
+            self._held = open_pfile(self.path)._held
+        assert self._held is not None
+        return self._held
+
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """The rows from `start` to `stop` in pieces, each with the number of its first row."""
-        if self._held is not None:
-            yield start, self._held[start:stop]
+        if compressed.suffix(self.path):
+            yield start, self._unpacked()[start:stop]
         elif start < stop:
             with open(self.path, "rb", buffering=0) as file:
                 file.seek(self.header.size + start * self.header.row_bytes)
@@ -186,12 +204,17 @@ def _table(name: str, head: Header, data: bytes) -> np.ndarray:
 
 def _check_ids(name: str, head: Header, rows: np.ndarray, at: int | np.ndarray, table: np.ndarray) -> None:
     """Compares the first two columns of `rows`, which are rows `at` on, with the table. Raises FormatError "pfile-ids"."""
-    number = at + np.arange(len(rows)) if isinstance(at, int) else at
-    sentence = np.searchsorted(table, number, "right") - 1
-    expected = np.stack([sentence, number - table[sentence]], axis=1)
-    wrong = np.flatnonzero((rows[:, :2] != expected).any(axis=1))
+    if isinstance(at, int):
+        first, last = np.searchsorted(table, [at, at + len(rows) - 1], "right") - 1 if len(rows) else (0, -1)
+        number, bounds = np.arange(at, at + len(rows)), np.clip(table[first:last + 2], at, at + len(rows))
+        sentence = np.repeat(np.arange(first, last + 1), np.diff(bounds))
+    else:
+        number, sentence = at, np.searchsorted(table, at, "right") - 1
+    frame = number - table[sentence]
+    wrong = np.flatnonzero((rows[:, 0] != sentence) | (rows[:, 1] != frame))
     if len(wrong):
-        raise _id_fault(name, head, int(number[wrong[0]]), expected[wrong[0]], rows[wrong[0], :2])
+        k = int(wrong[0])
+        raise _id_fault(name, head, int(number[k]), np.array([sentence[k], frame[k]]), rows[k, :2])
 
 
 def _id_fault(name: str, head: Header, row: int, expected: np.ndarray, found: np.ndarray) -> FormatError:

@@ -21,15 +21,24 @@ class Pickle(Source):
         self.path = path
         self.ids = [re.sub(r"\.(pkl|pickle)(\.|$).*", "", os.path.basename(path))]
         self.offsets, self.dim, self.label_columns = ends([len(features)]), features.shape[1], 1
-        self._arrays = features, labels[:, None]
+        self._arrays: tuple[np.ndarray, np.ndarray] | None = (features, labels[:, None])
         self.notes = {} if features.dtype.newbyteorder("=") == np.float32 else {
             "features are read as float32": [features.dtype.name]}
 
     def _features(self, i: int) -> np.ndarray:
-        return self._arrays[0]
+        return self._pair()[0]
 
     def _labels(self, i: int) -> np.ndarray:
-        return self._arrays[1]
+        return self._pair()[1]
+
+    def _pair(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._arrays is None:
+            self._arrays = open_pickle(self.path)._arrays
+        assert self._arrays is not None
+        return self._arrays
+
+    def release(self) -> None:
+        self._arrays = None
 
     def __reduce__(self):
         return open_pickle, (self.path,)

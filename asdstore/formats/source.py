@@ -85,20 +85,32 @@ class Source(Sequence[Utterance]):
 
         Raises IndexError beyond the frames; what reading the file raises; InputError "label-range" for labels beyond int32.
         """
-        self._check_span(start, stop)
         features = np.empty((stop - start, self.dim), np.float32)
+        for i, rows, part in self._spans(start, stop):
+            features[rows] = self._features(i)[part]
+        return Frames(features, self.read_labels(start, stop))
+
+    def read_labels(self, start: int, stop: int) -> np.ndarray:
+        """The labels from frame `start` to `stop`, int32 [frames, columns]. Raises: as `read`."""
         labels = np.empty((stop - start, self.label_columns), np.int32)
+        for i, rows, part in self._spans(start, stop) if self.label_columns else ():
+            labels[rows] = narrow(self._labels(i)[part], self.path, self.ids[i])
+        return labels
+
+    def release(self) -> None:
+        """Lets go of what is held in memory and can be read again."""
+
+    def _spans(self, start: int, stop: int) -> Iterator[tuple[int, slice, slice]]:
+        """The utterances that the frames `start` to `stop` lie in: which, which of the frames, and which of its own."""
+        self._check_span(start, stop)
         first = int(np.searchsorted(self.offsets, start, "right")) - 1
         for i in range(first, len(self)):
             begin, end = int(self.offsets[i]), int(self.offsets[i + 1])
             if begin >= stop:
-                break
-            rows = slice(max(begin, start) - start, min(end, stop) - start)
-            part = slice(max(begin, start) - begin, min(end, stop) - begin)
-            if part.start < part.stop:
-                features[rows] = self._features(i)[part]
-                labels[rows] = narrow(self._labels(i)[part], self.path, self.ids[i])
-        return Frames(features, labels)
+                return
+            low, high = max(begin, start), min(end, stop)
+            if low < high:
+                yield i, slice(low - start, high - start), slice(low - begin, high - begin)
 
     def _check_span(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.frames:

@@ -1,0 +1,360 @@
+"""`pipelines.frames`: minibatches of frame features with their context, from PDNN's specifications or a chain made by hand.
+
+One partition, or one file where a whole file is mixed, lies in memory as float32 without its context; a minibatch is one
+gather from it that puts the context beside each frame.
+"""
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asdstore.errors import InputError
+from asdstore.formats.open import open_source
+from asdstore.formats.source import Source
+from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, of_spec, partitions
+from pipelines.frame_plan import partition as partition_
+from pipelines.frame_spec import FrameSpec, files, parse_spec
+from pipelines.gather import Pool
+from pipelines.keys import Key
+from pipelines.loader import Composition, Loader
+from pipelines.recipe import Recipe
+from pipelines.transforms import Transform, chain, run, text
+
+VERSION = 1  # of the laws by which the order is drawn
+
+
+class Block(NamedTuple):
+    """Frames of a file that lie in memory: float32 [frames, dim] and int32 [frames] or None, from frame `first` on."""
+
+    features: np.ndarray
+    labels: np.ndarray | None
+    first: int
+
+
+def gather_rows(block: Block, rows: np.ndarray, offsets: np.ndarray, left: int, right: int, out: np.ndarray) -> None:
+    """Fill `out` (float32 [rows, (left + 1 + right) * dim]) with the frames `rows` and their context.
+
+    `rows` are numbers of frames in the file, `offsets` where its utterances begin. Context ends where the utterance does.
+    """
+    if not left and not right:
+        np.take(block.features, rows - block.first, axis=0, out=out, mode="clip")
+        return
+    utterance = np.searchsorted(offsets, rows, "right")
+    index = rows[:, None] + np.arange(-left, right + 1)
+    np.maximum(index, offsets[utterance - 1][:, None], out=index)
+    np.minimum(index, offsets[utterance][:, None] - 1, out=index)
+    index -= block.first
+    np.take(block.features, index, axis=0, out=out.reshape(*index.shape, -1), mode="clip")
+
+
+class FrameRecipe(Recipe):
+    """Sources, a transform, a batch size and a seed. From these and an epoch follow the partitions and every minibatch."""
+
+    def __init__(self, sources: Sequence[Source], transform: Transform, column: int, batch: int, keep_last: bool, seed: int):
+        self.sources, self.transform, self.column = tuple(sources), chain(transform), column
+        self.batch_rows, self.keep_last, self.seed = batch, keep_last, seed
+        self._block: tuple[tuple[int, int], Block] | None = None
+        self._order: tuple[tuple[int, int], np.ndarray] | None = None
+        self._lock = threading.Lock()
+        self._pool = Pool()
+
+    def __reduce__(self):
+        return FrameRecipe, (self.sources, self.transform, self.column, self.batch_rows, self.keep_last, self.seed)
+
+    @cached_property
+    def frame_plan(self) -> FramePlan:
+        """What is taken of each file. Raises what the transforms raise."""
+        plan = FramePlan(self.sources, self.column, (None,) * len(self.sources))
+        return run(self.transform.stages, "plan", plan, Key.of(self.seed))
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        return partitions(self.frame_plan, self.batch_rows, self.keep_last)
+
+    @cached_property
+    def text(self) -> str:
+        """Everything but the seed that decides the order, on one line."""
+        kept = hashlib.sha256()
+        for rows in self.frame_plan.kept:
+            kept.update(b"all" if rows is None else rows.astype("<i8").tobytes())
+        sources = ", ".join(source.digest[:16] for source in self.sources)
+        return f"frames {VERSION} of [{sources}], label column {self.column}: {text(self.transform)}, " \
+               f"batch={self.batch_rows}, keep_last={self.keep_last}, kept {kept.hexdigest()[:16]}"
+
+    def count(self, epoch: int) -> int:
+        """Minibatches of an epoch."""
+        return int(self.partitions.first[-1])
+
+    def scored(self, epoch: int, start: int, stop: int) -> int:
+        """Frames of the minibatches start:stop."""
+        return self._rows_before(stop) - self._rows_before(start)
+
+    def _rows_before(self, number: int) -> int:
+        found = self.partitions
+        sizes = np.diff(found.first) * self.batch_rows
+        used = np.minimum(found.stop - found.start, sizes)
+        p = int(np.searchsorted(found.first, number, "right")) - 1
+        inside = min((number - int(found.first[p])) * self.batch_rows, int(used[p])) if p < len(found) else 0
+        return int(used[:p].sum()) + inside
+
+    def batch(self, epoch: int, number: int, pool: Pool | None = None) -> dict[str, Any]:
+        """One minibatch: features float32 [rows, dim], labels int32 [rows] where there are any, and `valid`, `scored`."""
+        found = self.partitions
+        p = int(np.searchsorted(found.first, number, "right")) - 1
+        start = int(found.start[p]) + (number - int(found.first[p])) * self.batch_rows
+        rows = self._rows(epoch, p, start, min(start + self.batch_rows, int(found.stop[p])))
+        fields = [("features", (len(rows), self.frame_plan.dim), np.float32), ("valid", (len(rows),), bool)]
+        fields += [("labels", (len(rows),), np.int32)] if self.column >= 0 else []
+        batch = (pool or self._pool).arrays(fields)
+        self._fill(p, rows, batch["features"], batch.get("labels"))
+        batch["valid"][:] = True
+        return {name: batch[name] for name in ("features", "labels", "valid") if name in batch} | {"scored": batch["valid"]}
+
+    def whole_partition(self, epoch: int, p: int) -> dict[str, np.ndarray]:
+        """All rows of a partition, in the order in which its minibatches are cut."""
+        rows = self._rows(epoch, p, int(self.partitions.start[p]), int(self.partitions.stop[p]))
+        features = np.empty((len(rows), self.frame_plan.dim), np.float32)
+        labels = np.empty(len(rows), np.int32) if self.column >= 0 else None
+        self._fill(p, rows, features, labels)
+        return {"features": features} | ({} if labels is None else {"labels": labels})
+
+    def _fill(self, p: int, rows: np.ndarray, features: np.ndarray, labels: np.ndarray | None) -> None:
+        plan, block = self.frame_plan, self._loaded(p)
+        gather_rows(block, rows, self.sources[int(self.partitions.file[p])].offsets, plan.left, plan.right, features)
+        if labels is not None:
+            assert block.labels is not None
+            np.take(block.labels, rows - block.first, out=labels, mode="clip")
+
+    def _rows(self, epoch: int, p: int, start: int, stop: int) -> np.ndarray:
+        """The frames of a partition's file that stand at the places `start` to `stop` of the order of an epoch."""
+        plan, file = self.frame_plan, int(self.partitions.file[p])
+        places = np.arange(start, stop)
+        if plan.shuffle == "file":
+            places = self._mixed(epoch, -1 - file, plan.count(file))[start:stop]
+        elif plan.shuffle == "partition":
+            first = int(self.partitions.start[p])
+            places = first + self._mixed(epoch, p, int(self.partitions.stop[p]) - first)[start - first:stop - first]
+        kept = plan.kept[file]
+        return places if kept is None else kept[places].astype(np.int64)
+
+    def _mixed(self, epoch: int, unit: int, count: int) -> np.ndarray:
+        """The order of a partition, or of file -1 - unit, in an epoch: int64 [count]."""
+        if self.frame_plan.pdnn:
+            epoch, unit = 0, -count  # all of a length are alike
+        with self._lock:
+            if self._order is None or self._order[0] != (epoch, unit):
+                draw = np.random.RandomState(PDNN_SEED) if self.frame_plan.pdnn else \
+                    Key.of(self.seed, epoch).fold("shuffle", unit).generator()
+                self._order = (epoch, unit), draw.permutation(count)
+            return self._order[1]
+
+    def _loaded(self, p: int) -> Block:
+        """What a partition's rows are gathered from. Only one such block is kept."""
+        plan, file = self.frame_plan, int(self.partitions.file[p])
+        which = (file, -1) if plan.shuffle == "file" else (file, p)
+        with self._lock:
+            if self._block is None or self._block[0] != which:
+                if self._block is not None and self._block[0][0] != file:
+                    self.sources[self._block[0][0]].release()
+                self._block = None  # gone before the next one is read
+                self._block = which, self._read(file, p)
+            return self._block[1]
+
+    def _read(self, file: int, p: int) -> Block:
+        plan, source = self.frame_plan, self.sources[file]
+        start, stop = 0, source.frames
+        if plan.shuffle != "file":
+            ends, kept = np.array([self.partitions.start[p], self.partitions.stop[p] - 1]), plan.kept[file]
+            low, high = (ends if kept is None else kept[ends]).tolist()
+            begin, end = np.searchsorted(source.offsets, [low, high], "right")
+            start = max(low - plan.left, int(source.offsets[begin - 1]))
+            stop = min(high + plan.right + 1, int(source.offsets[end]))
+        features, labels = source.read(start, stop)
+        return Block(features, plan.relabelled(labels[:, self.column]) if self.column >= 0 else None, start)
+
+    def check_classes(self, classes: int) -> None:
+        """Raises InputError, kind "classes", for a label outside 0 to classes - 1, with its utterance and frame."""
+        for file, source in enumerate(self.sources):
+            for frames, labels in self.frame_plan.kept_labels(file):
+                wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+                if len(wrong):
+                    frame = int(frames[wrong[0]])
+                    u = int(np.searchsorted(source.offsets, frame, "right")) - 1
+                    raise InputError("classes", file=source.path, sample_id=source.ids[u], row=frame - int(source.offsets[u]),
+                                     expected=f"labels 0 to {classes - 1}, after ignore-label and map-label",
+                                     found=str(labels[wrong[0]]), cure="Leave the label out with ignore-label, or map it.")
+            if len(self.sources) > 1:
+                source.release()
+
+    def repeats(self, epoch: int) -> bool:
+        return False
+
+    def describe(self, epoch: int) -> dict[str, Any]:
+        """What `explain` reports."""
+        found, used = self.partitions, self._rows_before(self.count(epoch))
+        kept = int((found.stop - found.start).sum())
+        notes = {f"{source.path}: {name}": items for source in self.sources for name, items in source.notes.items()}
+        return {"files": len(self.sources), "utterances": sum(map(len, self.sources)),
+                "frames": sum(source.frames for source in self.sources), "kept_frames": kept, "dim": self.frame_plan.dim,
+                "partitions": len(found), "batches": self.count(epoch), "dropped_frames": kept - used, "notes": notes}
+
+
+class FrameLoader(Loader):
+    """A loader of minibatches `{"features": float32 [batch, dim], "labels": int32 [batch]}`; files without labels give none.
+
+    With several ranks there are also `valid` (bool [batch], False in the batches that complete the last step), `scored` (the
+    same) and `scored_in_step` (the frames of the step over all ranks). Made by `pipelines.frames`.
+    """
+
+    recipe: FrameRecipe
+
+    def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
+        return batch if self.world > 1 else {name: batch[name] for name in ("features", "labels") if name in batch}
+
+    def partitions(self) -> Iterator[dict[str, np.ndarray]]:
+        """The same rows partition by partition, before they are cut into minibatches, of the current epoch and all ranks."""
+        return (self.recipe.whole_partition(self.epoch, p) for p in range(len(self.recipe.partitions)))
+
+    @property
+    def chunks(self) -> np.recarray:
+        """The partitions, int64 columns: file, start and stop among its kept frames, batches."""
+        found = self.recipe.partitions
+        return np.rec.fromarrays([found.file, found.start, found.stop, np.diff(found.first)],
+                                 names=["file", "start", "stop", "batches"])  # type: ignore[arg-type]
+
+    def batches(self, epoch: int | None = None) -> Composition:
+        """The minibatches of an epoch (the current one) in global order: frames of all files, counted one after the other."""
+        recipe, epoch = self.recipe, self.epoch if epoch is None else epoch
+        base = np.cumsum([0, *(source.frames for source in recipe.sources)])
+        rows, sizes = [np.empty(0, np.int64)], [0]
+        for p, (file, start, stop, count) in enumerate(self.chunks.tolist()):
+            used = min(stop - start, count * recipe.batch_rows)
+            rows.append(base[file] + recipe._rows(epoch, p, start, start + used))
+            sizes += [min(recipe.batch_rows, used - at) for at in range(0, used, recipe.batch_rows)]
+        return Composition(np.concatenate(rows), np.cumsum(sizes))
+
+
+def frames(spec: Any, transform: Transform | None = None, *, batch: int = 256, seed: int = 0, keep_last: bool = False,
+           classes: int | None = None, compat: str | None = None, partition_bytes: int | None = None,
+           strict: bool | None = None, label_column: int | None = None, allow_commands: bool = False, rank: int | None = None,
+           world: int | None = None, prefetch: int = 2, threads: int = 1, processes: int = 0,
+           start_method: str | None = None) -> FrameLoader:
+    """The loader of a data specification.
+
+    Args:
+        spec: "train.pfile,context=5,ignore-label=0:3-9,map-label=1:0/2:1,partition=1000m": pfiles, Kaldi scripts, pickles or
+            packs of frames; see `pipelines.frame_spec`. Or a source that `asdstore.open` gave, or a list of them.
+        transform: a chain of `context`, `ignore_labels`, `map_labels`, `shuffle`, `partition` in place of options.
+        batch: frames of a minibatch. What a partition has beyond whole minibatches is dropped, as in PDNN.
+        keep_last: keep it, as a smaller minibatch.
+        seed: of the random order, which is another one each epoch.
+        classes: how many there are; labels outside 0 to classes - 1 are an error at once (labels are read for that).
+        compat: "pdnn" gives PDNN's random order, the same in every epoch.
+        partition_bytes: instead of `partition=`.
+        strict: False leaves out utterances without labels, or with another number of them, counts and lists them; it is the
+            default with compat="pdnn", and otherwise they are an error.
+        label_column: instead of `label-column=`.
+        allow_commands: run the commands of a Kaldi script, through the shell; only for scripts that you wrote yourself.
+        rank, world, prefetch, threads, processes, start_method: see `pipelines.build`. More than one thread may hold two
+            partitions in memory for a moment.
+
+    Raises: InputError "spec", "context", "partition", "label-column", "labels", "classes", "dimension", "order", "batch",
+        MissingError for a pattern that matches nothing, and what the readers raise.
+    Warns where something was left out, and where there is not a single minibatch.
+
+    >>> loader = frames("train.pfile,context=5,random=true", batch=256)             # doctest: +SKIP
+    >>> for step in loader: step["features"].shape, step["labels"].shape            # doctest: +SKIP
+    ((256, 440), (256,))
+    """
+    if compat not in (None, "pdnn"):
+        raise InputError("compat", file="frames", expected="None or 'pdnn'", found=repr(compat))
+    if batch < 1:
+        raise InputError("batch", file="frames", expected="at least 1 frame", found=str(batch))
+    said, sources = _opened(spec, compat is None if strict is None else strict, allow_commands)
+    if transform is None:
+        if said.random and all(source.format == "kaldi" for source in sources):
+            said = said._replace(stream=True)  # PDNN always streams these
+        transform = of_spec(said, compat)
+    elif said._replace(pattern="", notes=()) != FrameSpec(""):
+        raise InputError("spec", file=said.pattern, expected="options or a transform", found="both")
+    column = _column(sources, said.label_column if label_column is None else label_column)
+    recipe = FrameRecipe(sources, _resized(transform, partition_bytes), column, int(batch), keep_last, int(seed))
+    loader = FrameLoader(recipe, rank=rank, world=world, prefetch=prefetch, threads=threads, processes=processes,
+                         start_method=start_method)
+    _ = recipe.partitions
+    if classes is not None:
+        recipe.check_classes(classes)
+    _warn(recipe, said)
+    return loader
+
+
+def _opened(spec: Any, strict: bool, allow_commands: bool) -> tuple[FrameSpec, list[Source]]:
+    """What a specification says, and the files that it names, opened."""
+    if not isinstance(spec, str):
+        given = spec if isinstance(spec, (list, tuple)) else [spec]
+        return FrameSpec(""), _alike([source for part in given for source in _sources(part, strict, allow_commands)])
+    said = parse_spec(spec)
+    return said, _alike([open_source(name, said.label, strict, allow_commands) for name in files(said.pattern)])
+
+
+def _sources(part: Any, strict: bool, allow_commands: bool) -> list[Source]:
+    if isinstance(part, Source):
+        return [part]
+    return [open_source(name, None, strict, allow_commands) for name in files(str(part))]
+
+
+def _alike(sources: list[Source]) -> list[Source]:
+    """Refuses files that do not go together."""
+    for source in sources:
+        if (source.dim, source.label_columns) != (sources[0].dim, sources[0].label_columns) and source.frames:
+            first = sources[0]
+            raise InputError("dimension", file=source.path, found=f"{source.dim} values, {source.label_columns} label columns",
+                             expected=f"{first.dim} values and {first.label_columns} label columns, as in {first.path}")
+        if len(sources) > 1:
+            source.release()
+    return sources
+
+
+def _column(sources: Sequence[Source], wanted: int | None) -> int:
+    """The label column to use, -1 for none. Raises InputError, kind "label-column"."""
+    found = sources[0].label_columns
+    if wanted is None and found <= 1:
+        return found - 1
+    if wanted is None or not 0 <= wanted < found:
+        raise InputError("label-column", file=sources[0].path, found="no choice" if wanted is None else str(wanted),
+                         expected=f"one of the label columns 0 to {found - 1}" if found else "no choice: there are no labels",
+                         cure="Choose one with label-column=0." if wanted is None else "")
+    return wanted
+
+
+def _resized(transform: Transform, partition_bytes: int | None) -> Transform:
+    """The chain with another partition size."""
+    if partition_bytes is None:
+        return transform
+    other = partition_(partition_bytes).stages
+    stages = [s for given in chain(transform).stages for s in (other if given.name == "partition" else (given,))]
+    if not any(s.name == "partition" for s in stages):
+        stages += other
+    return chain(*(Transform(s.plan, s.apply, (s,)) for s in stages))
+
+
+def _warn(recipe: FrameRecipe, said: FrameSpec) -> None:
+    notes = [*said.notes, *(f"{source.path}: {name}: {_listed(items)}" for source in recipe.sources
+                            for name, items in source.notes.items())]
+    facts = recipe.describe(0)
+    if not facts["batches"]:
+        why = f"{facts['kept_frames']} frames < batch {recipe.batch_rows} in every partition"
+        notes.append(f"0 minibatches: {why}; keep_last=True keeps the rest" if facts["kept_frames"] else
+                     f"0 minibatches: none of {facts['frames']} frames is kept")
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+
+
+def _listed(items: list[str]) -> str:
+    return f"{len(items)}: {', '.join(items[:10])}{', ...' if len(items) > 10 else ''}"
