@@ -148,6 +148,16 @@ def pcm_to_float(samples: NDArray[np.int16]) -> NDArray[np.float32]:
     return samples.astype(np.float32) / np.float32(32768)
 
 
+def full_scale16(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Speech as it is stored, same shape: times 32768, half to even, clamped. It undoes `pcm_to_float`: 16 bits stay 16 bits.
+
+    >>> full_scale16(np.float32([.5, -1, 1, 2])).tolist()
+    [16384, -32768, 32767, 32767]
+    """
+    scaled = samples * np.float32(32768)
+    return np.clip(np.rint(scaled, out=scaled), -32768, 32767, out=scaled).astype(np.int16)
+
+
 class Level(NamedTuple):
     """Level of a waveform on full scale 1; rms and peak are those after the mean is subtracted."""
 

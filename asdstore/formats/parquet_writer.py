@@ -76,7 +76,7 @@ class ParquetWriter:
         start = self.stream.start
         if not self.stream.values:
             start = self.file.bytes
-            self.file.write(_page(DICTIONARY_PAGE, len(DICTIONARY), 256, PLAIN_DICTIONARY) + DICTIONARY)
+            self.file.write(DICTIONARY_PART)
         groups = -(-len(data) // 8)
         before = (_levels([(1, 0), (len(data) - 1, 1)]) + _levels([(len(data), 3)])  # one list, all of its values there
                   + b"\x08" + _varint(groups << 1 | 1))
@@ -94,7 +94,8 @@ class ParquetWriter:
             if column.kind == BYTES:
                 chunks.append(self.stream)
                 continue
-            data = _levels([(rows, 1)]) + (b"".join(map(_text, values)) if column.kind == TEXT else struct.pack(f"<{rows}q", *values))
+            data = _levels([(rows, 1)])
+            data += b"".join(map(_text, values)) if column.kind == TEXT else struct.pack(f"<{rows}q", *values)
             page = _page(DATA_PAGE, len(data), rows, PLAIN) + data
             chunks.append(_Chunk(self.file.bytes, len(page), rows))
             self.file.write(page)
@@ -182,15 +183,16 @@ def _group(columns: Sequence[Column], rows: int, chunks: Sequence[_Chunk]) -> An
 
 
 def _chunk(column: Column, chunk: _Chunk) -> Any:
-    type_, path, encodings = {BYTES: (INT32, [column.name, "list", "element"], [RLE, PLAIN_DICTIONARY, RLE_DICTIONARY]),
-                              TEXT: (BYTE_ARRAY, [column.name], [RLE, PLAIN]), NUMBER: (INT64, [column.name], [RLE, PLAIN])}[column.kind]
-    data = chunk.start + (_dictionary_bytes() if column.kind == BYTES else 0)
+    type_ = {BYTES: INT32, TEXT: BYTE_ARRAY, NUMBER: INT64}[column.kind]
+    path, encodings, first = [column.name], [RLE, PLAIN], chunk.start
+    if column.kind == BYTES:
+        path += ["list", "element"]
+        encodings, first = [RLE, PLAIN_DICTIONARY, RLE_DICTIONARY], first + len(DICTIONARY_PART)
     about = [(1, I32, type_), (2, LIST, (I32, encodings)), (3, LIST, (BINARY, path)), (4, I32, 0), (5, I64, chunk.values),
-             (6, I64, chunk.bytes), (7, I64, chunk.bytes), (9, I64, data)]
+             (6, I64, chunk.bytes), (7, I64, chunk.bytes), (9, I64, first)]
     if column.kind == BYTES:
         about.append((11, I64, chunk.start))
     return (2, I64, 0), (3, STRUCT, about)
 
 
-def _dictionary_bytes() -> int:
-    return len(_page(DICTIONARY_PAGE, len(DICTIONARY), 256, PLAIN_DICTIONARY)) + len(DICTIONARY)
+DICTIONARY_PART = _page(DICTIONARY_PAGE, len(DICTIONARY), 256, PLAIN_DICTIONARY) + DICTIONARY
