@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pipelines.bridges.jax import to_jax as to_jax
     from pipelines.bridges.lightning import PackedASDDataModule as PackedASDDataModule
     from pipelines.bridges.torch import to_torch as to_torch
+    from pipelines.frame_loader import frames
+    from pipelines.frame_plan import context, ignore_labels, map_labels, partition, shuffle
     from pipelines.keys import Key
     from pipelines.lifting import lift
     from pipelines.loader import Loader
@@ -34,6 +36,8 @@ _HOME = {
     "bridges.jax": "to_jax",
     "bridges.lightning": "PackedASDDataModule",
     "bridges.torch": "to_torch",
+    "frame_loader": "frames",
+    "frame_plan": "context ignore_labels map_labels partition shuffle",
     "keys": "Key",
     "lifting": "lift",
     "loader": "Loader",
@@ -53,6 +57,6 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "evaluate",
-           "filter", "lift", "map", "mix_voice", "normalize", "prefix", "projection_targets", "resample", "substitute_voice",
-           "targets", "train"]
+__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "context",
+           "evaluate", "filter", "frames", "ignore_labels", "lift", "map", "map_labels", "mix_voice", "normalize", "partition",
+           "prefix", "projection_targets", "resample", "shuffle", "substitute_voice", "targets", "train"]

@@ -19,7 +19,7 @@ def framework(name: str) -> Any:
 
 def plain(loader: Any, bridge: str) -> Loader:
     """`loader`, if it is one and no bridge's. Raises: InputError "loader"."""
-    if type(loader) is not Loader:
-        raise InputError("loader", file=bridge, expected="a loader of pipelines.train, evaluate or build",
+    if not isinstance(loader, Loader) or type(loader).__module__.startswith(f"{__name__}."):
+        raise InputError("loader", file=bridge, expected="a loader of pipelines.train, evaluate, frames or build",
                          found=type(loader).__name__)
     return loader

@@ -43,8 +43,9 @@ def test_later_options_win():
 
 @pytest.mark.parametrize("option", [
     "context=1:2:3", "context=-1", "context=", "context=a", "lcxt=-1", "rcxt=1.5", "partition=1.5m", "partition=m",
-    "partition=0", "partition=-1", "ignore-label=9-3", "ignore-label=-1", "ignore-label=", "ignore-label=0::2", "map-label=1", "map-label=1:a",
-    "map-label=1:0/", "context", "map-label=9-3:1", "label-column=x", "", "foo=bar", "Context=5", " context=5"])
+    "partition=0", "partition=-1", "ignore-label=9-3", "ignore-label=-1", "ignore-label=", "ignore-label=0::2",
+    "map-label=1", "map-label=1:a", "map-label=1:0/", "context", "map-label=9-3:1", "label-column=x", "", "foo=bar",
+    "Context=5", " context=5"])
 def test_values_that_make_no_sense(option):
     with pytest.raises(InputError) as e:
         parse_spec("a.pfile," + option)
