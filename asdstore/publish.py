@@ -31,11 +31,23 @@ class State(NamedTuple):
     seal: str = ""  # sha256 of the new pack's seal.json, "" as long as the pack is not complete
 
 
+class Kind(NamedTuple):
+    """What is published: the file by which it is known, the one that names all others, and how the names of its parts begin."""
+
+    known_by: str
+    seal: str
+    parts: str
+
+
+PACK = Kind(manifest.NAME, seal.NAME, "shard-")
+
+
 class Work(NamedTuple):
     """The pack to be and the folder in which it is built."""
 
     target: Path
     folder: Path
+    kind: Kind = PACK
 
     @property
     def pack(self) -> Path:
@@ -43,13 +55,13 @@ class Work(NamedTuple):
 
 
 @contextmanager
-def workspace(target: Path) -> Iterator[Work]:
+def workspace(target: Path, kind: Kind = PACK) -> Iterator[Work]:
     """The locked work folder for a target, which may be a symbolic link to the real place.
 
     Raises StoreError "locked" if another writer has it.
     """
     target = Path(os.path.realpath(target))
-    work = Work(target, target.with_name(f".{target.name}.partial"))
+    work = Work(target, target.with_name(f".{target.name}.partial"), kind)
     files.make_folder(target.parent)
     with files.lock(target.with_name(f".{target.name}.lock")):
         if (work.folder / "aside").exists() and not target.exists():
@@ -60,17 +72,17 @@ def workspace(target: Path) -> Iterator[Work]:
 def is_published(work: Work, plan: str) -> bool:
     """Whether an earlier run of the same plan was stopped after its pack came into its place; cleans up after it."""
     state = _state(work)
-    published = bool(state.seal) and state.seal == _seal_digest(work.target)
+    published = bool(state.seal) and state.seal == _seal_digest(work, work.target)
     if published or not state.plan:  # without a state nothing can be continued
         files.remove_tree(work.folder)  # in the order of names: state.json goes last
     return published and state.plan == plan
 
 
-def check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool, kind: Kind = PACK) -> None:
     """Raises StoreError, kind "exists", if the target holds anything, unless it is a pack that may be overwritten."""
     if not os.path.lexists(target) or (target.is_dir() and not any(target.iterdir())):
         return
-    if not (target / manifest.NAME).is_file():
+    if not (target / kind.known_by).is_file():
         raise StoreError("exists", file=target, expected="a new or empty folder", found="something that is not a pack",
                          cure="Name another target.")
     if not overwrite:
@@ -85,7 +97,7 @@ def begin(work: Work, plan: str) -> None:
     for folder in (work.folder, work.pack):
         if folder.is_dir():
             for name in sorted(os.listdir(folder)):
-                if not name.startswith("shard-") and name not in ("pack", "facts", "state.json"):
+                if not name.startswith(work.kind.parts) and name not in ("pack", "facts", "state.json"):
                     files.remove_tree(folder / name)
     files.make_folder(work.pack)
     files.make_folder(work.folder / "facts")
@@ -94,8 +106,8 @@ def begin(work: Work, plan: str) -> None:
 
 def publish(work: Work, plan: str, overwrite: bool) -> None:
     """Puts the complete pack in its place and cleans up. Raises StoreError."""
-    check_target(work.target, overwrite)
-    _write_state(work, State(plan, _seal_digest(work.pack)))
+    check_target(work.target, overwrite, work.kind)
+    _write_state(work, State(plan, _seal_digest(work, work.pack)))
     if work.target.exists() and any(work.target.iterdir()):
         files.exchange(work.pack, work.target, work.folder / "aside")
         files.fsync_folder(work.folder)
@@ -116,8 +128,8 @@ def _write_state(work: Work, state: State) -> None:
     files.write_bytes(work.folder / "state.json", dump_json(state._asdict()))
 
 
-def _seal_digest(pack: Path) -> str:
+def _seal_digest(work: Work, pack: Path) -> str:
     try:
-        return hashlib.sha256((pack / seal.NAME).read_bytes()).hexdigest()
+        return hashlib.sha256((pack / work.kind.seal).read_bytes()).hexdigest()
     except OSError:
         return ""
