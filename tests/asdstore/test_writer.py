@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import asdstore
 from asdstore import files, testing
@@ -182,20 +180,6 @@ def test_equals_the_pack_of_the_original(golden: Path, tmp_path: Path):
 
 
 # --- shard plan ---
-
-@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 50))
-def test_plan_is_the_law_of_the_original(sizes: list[int], most: int):
-    expected, held, filled = [], [], 0
-    for track, size in enumerate(sizes):
-        if held and filled + size > most:
-            expected.append(held)
-            held, filled = [], 0
-        held.append(track)
-        filled += size
-    if held:
-        expected.append(held)
-    assert [list(part) for part in plan_shards(sizes, most)] == expected
-
 
 def test_shards_hold_what_the_plan_says(pack: Path):
     sizes = [track_bytes(r.frames, r.fps, LAYOUT) for r in RECORDS]
