@@ -86,6 +86,7 @@ class PackedASDDataModule(lightning.LightningDataModule):
         if not self.packs.train:
             raise InputError("config", file="packed_asd.train", expected="a list of packs", found=repr(packs.train))
         self.settings = _section(Settings, given.get("asd") or {}, "asd")
+        self._augment = _augmentation(self.settings.augment)
         self._train: _Training | None = None
         self._state: Mapping[str, Any] | None = None
 
@@ -94,7 +95,7 @@ class PackedASDDataModule(lightning.LightningDataModule):
         """The loader to train with; `running` are rank, world, prefetch and threads."""
         s = self.settings
         return train(*self.packs.train, window=s.train_window, context=s.hist_frames, frame_budget=s.frame_budget,
-                     min_batch=s.min_batch, max_batch=s.max_batch, seed=s.seed, augment=_augmentation(s.augment), **running)
+                     min_batch=s.min_batch, max_batch=s.max_batch, seed=s.seed, augment=self._augment, **running)
 
     def val_loader(self, **running: Any) -> Loader:
         """The loader to validate with: whole tracks."""
