@@ -17,7 +17,7 @@ import numpy as np
 
 from asdstore.errors import FormatError, StoreError, TrackError, error
 from asdstore.facts import gather
-from asdstore.storage import Source, Storage
+from asdstore.storage import Source, Storage, stamp
 from spec import index as index_
 from spec import seal
 from spec.facts import Facts
@@ -52,13 +52,24 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not roots:
         raise FormatError("count", expected="at least one pack", found="an empty list")
-    gathered = [_checked(os.path.abspath(os.fspath(root)), verify) for root in roots]
+    folders = [os.path.abspath(os.fspath(root)) for root in roots]
+    before = [_inode(folder) for folder in folders]
+    gathered = [_checked(folder, verify) for folder in folders]
     first = gathered[0]
     for facts in gathered[1:]:
         if facts.layout != first.layout:
             raise FormatError("geometry", file=facts.root, expected=f"the format and geometry of {first.root}: {_says(first)}",
                               found=_says(facts), cure="Open packs of one format and geometry together.")
-    return Pack(gathered)
+    pack = Pack(gathered)
+    for folder, inode in zip(folders, before, strict=True):
+        if _inode(folder) != inode:
+            raise StoreError("stale", file=folder, expected="one pack while it is opened", found="another in its place",
+                             cure="Open it again.")
+    return pack
+
+
+def _inode(folder: str) -> int:
+    return os.stat(folder).st_ino if os.path.isdir(folder) else 0
 
 
 def _says(facts: Facts) -> str:
@@ -329,8 +340,7 @@ class Columns(Mapping):
 def _source(array: Any, facts: Facts) -> Source:
     if array.pieces is None:
         return Source(array.dtype, array.shape, None, (), os.path.join(facts.root, array.file))
-    sizes = tuple(array.size if len(array.pieces) == 1 else os.stat(p.path).st_size for p in array.pieces)
-    return Source(array.dtype, array.shape, array.pieces, sizes)
+    return Source(array.dtype, array.shape, array.pieces, tuple(stamp(piece.path) for piece in array.pieces))
 
 
 def _digest(facts: Facts) -> str:

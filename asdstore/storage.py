@@ -41,10 +41,27 @@ class _Map:
             _libc.munmap(self._address, self._size)
 
 
-def map_file(path: str, size: int) -> np.ndarray:
+class Stamp(NamedTuple):
+    """What tells a file from another that took its place."""
+
+    size: int
+    inode: int
+    modified: int  # nanoseconds
+
+
+def stamp(path: str) -> Stamp:
+    """The stamp of a file. Raises OSError."""
+    return _stamp(os.stat(path))
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return Stamp(found.st_size, found.st_ino, found.st_mtime_ns)
+
+
+def map_file(path: str, size: int, known: Stamp | None = None) -> np.ndarray:
     """The bytes of a file as a read-only uint8 [size] that is mapped, not read.
 
-    Raises MissingError, kind "missing"; StoreError, kind "stale", where the file has another size by now.
+    Raises MissingError, kind "missing"; StoreError, kind "stale", where it has another size by now, or another stamp.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -52,9 +69,11 @@ def map_file(path: str, size: int) -> np.ndarray:
         raise MissingError("missing", file=path, expected="the file that was there when the pack was opened",
                            found="none") from None
     try:
-        found = os.fstat(file).st_size
-        if found != size:
-            raise StoreError("stale", file=path, expected=f"{size} bytes, as when the pack was opened", found=str(found),
+        found = _stamp(os.fstat(file))
+        if found.size != size or (known is not None and found != known):
+            was = f"{size} bytes" if found.size != size else "the file"
+            now = f"{found.size} bytes" if found.size != size else "another file, or one that was written to"
+            raise StoreError("stale", file=path, expected=f"{was} as when the pack was opened", found=now,
                              cure="Open the pack again.")
         return np.asarray(_Map(file, size)) if size else np.empty(0, np.uint8)
     finally:
@@ -67,7 +86,7 @@ class Source(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     pieces: tuple[Piece, ...] | None
-    sizes: tuple[int, ...]  # of the pieces' files
+    stamps: tuple[Stamp, ...]  # of the pieces' files
     folder: str = ""  # of the Zarr array
 
 
@@ -108,13 +127,13 @@ def _array(source: Source) -> Any:
     if source.pieces is None:
         from asdstore.zarr_arrays import open_zarr_array
         return open_zarr_array(source.folder)
-    parts = [_piece(piece, size, source) for piece, size in zip(source.pieces, source.sizes, strict=True)]
+    parts = [_piece(piece, known, source) for piece, known in zip(source.pieces, source.stamps, strict=True)]
     return parts[0] if len(parts) == 1 else Pieces(parts, source)
 
 
-def _piece(piece: Piece, size: int, source: Source) -> np.ndarray:
+def _piece(piece: Piece, known: Stamp, source: Source) -> np.ndarray:
     shape = (piece.rows, *source.shape[1:])
-    return np.ndarray(shape, source.dtype, map_file(piece.path, size), piece.offset)
+    return np.ndarray(shape, source.dtype, map_file(piece.path, known.size, known), piece.offset)
 
 
 class Pieces:

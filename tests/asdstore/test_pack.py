@@ -246,3 +246,15 @@ def test_mirrors_and_checks_are_called_by_the_name_of_their_module(make_pack):
     assert mirrored.digest == pack.digest
     for track, other in zip(pack, mirrored, strict=True):
         assert track.id == other.id and np.array_equal(track.faces, other.faces) and np.array_equal(track.audio, other.audio)
+
+
+def test_a_pack_that_was_overwritten_is_stale_and_never_mixed(make_pack, tmp_path):
+    old, new = make_pack("old", max_shard_bytes=300_000), make_pack("new", max_shard_bytes=300_000, seed=3)
+    pack = asdstore.open(old.path)
+    first = pack[0].faces
+    old.path.rename(tmp_path / "aside")
+    new.path.rename(old.path)
+    assert np.array_equal(first, old.media[old.records[0].sample_id].faces)
+    with pytest.raises(StoreError) as caught:
+        pack[-1].faces  # noqa: B018
+    assert caught.value.kind == "stale"

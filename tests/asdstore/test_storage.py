@@ -14,7 +14,7 @@ import pytest
 
 import asdstore
 from asdstore.errors import AsdError, StoreError
-from asdstore.storage import Source, Storage, map_file
+from asdstore.storage import Source, Storage, map_file, stamp
 from spec.facts import Piece
 
 
@@ -23,7 +23,7 @@ def _maps_of(path: Path) -> int:
 
 
 def _source(path: Path, rows: int, offset: int = 0) -> Source:
-    return Source("<i2", (rows,), (Piece(str(path), offset, 0, rows),), (path.stat().st_size,))
+    return Source("<i2", (rows,), (Piece(str(path), offset, 0, rows),), (stamp(str(path)),))
 
 
 def test_maps_are_lazy_bounded_and_live_as_long_as_their_views(tmp_path):
@@ -50,6 +50,11 @@ def test_a_file_that_changed_its_size_is_stale_and_not_a_crash(tmp_path):
     with pytest.raises(StoreError) as caught:
         storage.array(0)
     assert caught.value.kind == "stale"
+    np.arange(7, 107, dtype="<i2").tofile(tmp_path / "b.bin")
+    (tmp_path / "b.bin").replace(path)
+    with pytest.raises(StoreError) as caught:  # of the same size, but another file
+        storage.array(0)
+    assert caught.value.kind == "stale"
     path.unlink()
     with pytest.raises(FileNotFoundError):
         storage.array(0)
@@ -62,7 +67,7 @@ def test_rows_in_several_files_are_views_within_one_and_copies_across(tmp_path):
         path = tmp_path / f"{k}.bin"
         np.arange(10 * k - 4, 10 * k + 10, dtype="<i2").tofile(path)  # four values of something else before the rows
         pieces.append(Piece(str(path), 8, 10 * k, 10))
-    array = Storage([Source("<i2", (30,), tuple(pieces), (28, 28, 28))]).array(0)
+    array = Storage([Source("<i2", (30,), tuple(pieces), tuple(stamp(p.path) for p in pieces))]).array(0)
     for start in range(0, 31):
         for stop in range(start, 31):
             found = array[start:stop]
