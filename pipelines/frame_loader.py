@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,20 +38,45 @@ class Block(NamedTuple):
     first: int
 
 
-def gather_rows(block: Block, rows: np.ndarray, offsets: np.ndarray, left: int, right: int, out: np.ndarray) -> None:
-    """Fill `out` (float32 [rows, (left + 1 + right) * dim]) with the frames `rows` and their context.
+def gather_rows(block: Block, rows: np.ndarray | range, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
+    """The frames `rows` with their context: float32 [rows, (left + 1 + right) * dim].
 
     `rows` are numbers of frames in the file, `offsets` where its utterances begin. Context ends where the utterance does.
     """
-    if not left and not right:
-        np.take(block.features, rows - block.first, axis=0, out=out, mode="clip")
-        return
-    utterance = np.searchsorted(offsets, rows, "right")
+    if isinstance(rows, range):
+        return _gather_span(block, rows, offsets, left, right)
+    out = np.empty((len(rows), (left + 1 + right) * block.features.shape[1]), np.float32)
+    index = _context_index(rows, offsets, left, right) - block.first
+    block.features.take(index, axis=0, out=out.reshape(*index.shape, -1), mode="clip")
+    return out
+
+
+def _context_index(rows: np.ndarray, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
+    """The frames that stand side by side in each row, oldest first: int64 [rows, left + 1 + right]."""
     index = rows[:, None] + np.arange(-left, right + 1)
-    np.maximum(index, offsets[utterance - 1][:, None], out=index)
-    np.minimum(index, offsets[utterance][:, None] - 1, out=index)
-    index -= block.first
-    np.take(block.features, index, axis=0, out=out.reshape(*index.shape, -1), mode="clip")
+    if left or right:
+        utterance = offsets.searchsorted(rows, "right")
+        np.maximum(index, offsets[utterance - 1][:, None], out=index)
+        np.minimum(index, offsets[utterance][:, None] - 1, out=index)
+    return index
+
+
+def _gather_span(block: Block, rows: range, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
+    """Consecutive frames: the context of most is one stretch of memory. Then the rows at the ends of utterances are mended."""
+    dim, width = block.features.shape[1], left + 1 + right
+    out = np.empty((len(rows), width * dim), np.float32)
+    low, high = max(rows.start, block.first + left), min(rows.stop, block.first + len(block.features) - right)
+    if low < high:
+        stretches = np.ndarray((high - low, width * dim), np.float32, block.features,  # type: ignore[arg-type]
+                               (low - left - block.first) * 4 * dim, (4 * dim, 4))
+        out[low - rows.start:high - rows.start] = stretches
+    begin, end = offsets.searchsorted((rows.start - left, rows.stop - 1 + right), "right")
+    if begin < end or low > rows.start or high < rows.stop:
+        edges = (offsets[max(begin - 1, 0):end + 1, None] + np.arange(-right, left)).ravel()
+        edges = edges[(edges >= rows.start) & (edges < rows.stop)]
+        index = _context_index(edges, offsets, left, right) - block.first
+        out[edges - rows.start] = block.features.take(index, axis=0, mode="clip").reshape(len(edges), width * dim)
+    return out
 
 
 class FrameRecipe(Recipe):
@@ -95,53 +121,56 @@ class FrameRecipe(Recipe):
         """Frames of the minibatches start:stop."""
         return self._rows_before(stop) - self._rows_before(start)
 
-    def _rows_before(self, number: int) -> int:
-        found = self.partitions
-        sizes = np.diff(found.first) * self.batch_rows
-        used = np.minimum(found.stop - found.start, sizes)
-        p = int(np.searchsorted(found.first, number, "right")) - 1
-        inside = min((number - int(found.first[p])) * self.batch_rows, int(used[p])) if p < len(found) else 0
-        return int(used[:p].sum()) + inside
+    @cached_property
+    def _table(self) -> list[list[int]]:
+        """The partitions as Python's numbers, which are found and added several times faster: a list of each column, the
+        frames that the batches of the partitions before use, and the number of each partition's first batch, for bisection."""
+        file, start, stop, first = self.partitions
+        used = np.minimum(stop - start, np.diff(first) * self.batch_rows)
+        return [file.tolist(), start.tolist(), stop.tolist(), np.cumsum([0, *used]).tolist(), first.tolist()]
 
-    def batch(self, epoch: int, number: int, pool: Pool | None = None) -> dict[str, Any]:
+    def _rows_before(self, number: int) -> int:
+        *_, used, first = self._table
+        p = min(bisect_right(first, number), len(first) - 1) - 1
+        return min(used[p] + (number - first[p]) * self.batch_rows, used[p + 1]) if p >= 0 else 0
+
+    def batch(self, epoch: int, number: int, pool: Any = None) -> dict[str, Any]:
         """One minibatch: features float32 [rows, dim], labels int32 [rows] where there are any, and `valid`, `scored`."""
-        found = self.partitions
-        p = int(np.searchsorted(found.first, number, "right")) - 1
-        start = int(found.start[p]) + (number - int(found.first[p])) * self.batch_rows
-        rows = self._rows(epoch, p, start, min(start + self.batch_rows, int(found.stop[p])))
-        fields = [("features", (len(rows), self.frame_plan.dim), np.float32), ("valid", (len(rows),), bool)]
-        fields += [("labels", (len(rows),), np.int32)] if self.column >= 0 else []
-        batch = (pool or self._pool).arrays(fields)
-        self._fill(p, rows, batch["features"], batch.get("labels"))
-        batch["valid"][:] = True
-        return {name: batch[name] for name in ("features", "labels", "valid") if name in batch} | {"scored": batch["valid"]}
+        _, starts, stops, _, first = self._table
+        p = bisect_right(first, number) - 1
+        start = starts[p] + (number - first[p]) * self.batch_rows
+        found = self._gathered(p, self._rows(epoch, p, start, min(start + self.batch_rows, stops[p])))
+        valid = np.ones(len(found["features"]), bool)
+        return {**found, "valid": valid, "scored": valid}
 
     def whole_partition(self, epoch: int, p: int) -> dict[str, np.ndarray]:
         """All rows of a partition, in the order in which its minibatches are cut."""
-        rows = self._rows(epoch, p, int(self.partitions.start[p]), int(self.partitions.stop[p]))
-        features = np.empty((len(rows), self.frame_plan.dim), np.float32)
-        labels = np.empty(len(rows), np.int32) if self.column >= 0 else None
-        self._fill(p, rows, features, labels)
-        return {"features": features} | ({} if labels is None else {"labels": labels})
+        _, starts, stops, *_ = self._table
+        return self._gathered(p, self._rows(epoch, p, starts[p], stops[p]))
 
-    def _fill(self, p: int, rows: np.ndarray, features: np.ndarray, labels: np.ndarray | None) -> None:
+    def _gathered(self, p: int, rows: np.ndarray | range) -> dict[str, np.ndarray]:
         plan, block = self.frame_plan, self._loaded(p)
-        gather_rows(block, rows, self.sources[int(self.partitions.file[p])].offsets, plan.left, plan.right, features)
-        if labels is not None:
-            assert block.labels is not None
-            np.take(block.labels, rows - block.first, out=labels, mode="clip")
+        features = gather_rows(block, rows, self.sources[self._table[0][p]].offsets, plan.left, plan.right)
+        if block.labels is None:
+            return {"features": features}
+        if isinstance(rows, range):
+            return {"features": features, "labels": block.labels[rows.start - block.first:rows.stop - block.first].copy()}
+        return {"features": features, "labels": block.labels.take(rows - block.first, mode="clip")}
 
-    def _rows(self, epoch: int, p: int, start: int, stop: int) -> np.ndarray:
+    def _rows(self, epoch: int, p: int, start: int, stop: int) -> np.ndarray | range:
         """The frames of a partition's file that stand at the places `start` to `stop` of the order of an epoch."""
-        plan, file = self.frame_plan, int(self.partitions.file[p])
-        places = np.arange(start, stop)
+        plan, file = self.frame_plan, self._table[0][p]
+        places: np.ndarray | range = range(start, stop)
         if plan.shuffle == "file":
             places = self._mixed(epoch, -1 - file, plan.count(file))[start:stop]
         elif plan.shuffle == "partition":
-            first = int(self.partitions.start[p])
-            places = first + self._mixed(epoch, p, int(self.partitions.stop[p]) - first)[start - first:stop - first]
+            _, starts, stops, *_ = self._table
+            first = starts[p]
+            places = first + self._mixed(epoch, p, stops[p] - first)[start - first:stop - first]
         kept = plan.kept[file]
-        return places if kept is None else kept[places].astype(np.int64)
+        if kept is None:
+            return places
+        return (kept[places] if isinstance(places, np.ndarray) else kept[start:stop]).astype(np.int64)
 
     def _mixed(self, epoch: int, unit: int, count: int) -> np.ndarray:
         """The order of a partition, or of file -1 - unit, in an epoch: int64 [count]."""
@@ -156,7 +185,7 @@ class FrameRecipe(Recipe):
 
     def _loaded(self, p: int) -> Block:
         """What a partition's rows are gathered from. Only one such block is kept."""
-        plan, file = self.frame_plan, int(self.partitions.file[p])
+        plan, file = self.frame_plan, self._table[0][p]
         which = (file, -1) if plan.shuffle == "file" else (file, p)
         with self._lock:
             if self._block is None or self._block[0] != which:
@@ -170,12 +199,13 @@ class FrameRecipe(Recipe):
         plan, source = self.frame_plan, self.sources[file]
         start, stop = 0, source.frames
         if plan.shuffle != "file":
-            ends, kept = np.array([self.partitions.start[p], self.partitions.stop[p] - 1]), plan.kept[file]
+            ends, kept = np.array([self._table[1][p], self._table[2][p] - 1]), plan.kept[file]
             low, high = (ends if kept is None else kept[ends]).tolist()
-            begin, end = np.searchsorted(source.offsets, [low, high], "right")
+            begin, end = source.offsets.searchsorted([low, high], "right")
             start = max(low - plan.left, int(source.offsets[begin - 1]))
             stop = min(high + plan.right + 1, int(source.offsets[end]))
-        features, labels = source.read(start, stop)
+        into = self._pool.arrays([("features", (stop - start, source.dim), np.float32)])["features"]
+        features, labels = source.read(start, stop, into)
         return Block(features, plan.relabelled(labels[:, self.column]) if self.column >= 0 else None, start)
 
     def check_classes(self, classes: int) -> None:
@@ -235,7 +265,7 @@ class FrameLoader(Loader):
         rows, sizes = [np.empty(0, np.int64)], [0]
         for p, (file, start, stop, count) in enumerate(self.chunks.tolist()):
             used = min(stop - start, count * recipe.batch_rows)
-            rows.append(base[file] + recipe._rows(epoch, p, start, start + used))
+            rows.append(base[file] + np.asarray(recipe._rows(epoch, p, start, start + used)))
             sizes += [min(recipe.batch_rows, used - at) for at in range(0, used, recipe.batch_rows)]
         return Composition(np.concatenate(rows), np.cumsum(sizes))
 
@@ -243,7 +273,7 @@ class FrameLoader(Loader):
 def frames(spec: Any, transform: Transform | None = None, *, batch: int = 256, seed: int = 0, keep_last: bool = False,
            classes: int | None = None, compat: str | None = None, partition_bytes: int | None = None,
            strict: bool | None = None, label_column: int | None = None, allow_commands: bool = False, rank: int | None = None,
-           world: int | None = None, prefetch: int = 2, threads: int = 1, processes: int = 0,
+           world: int | None = None, prefetch: int = 2, threads: int = 0, processes: int = 0,
            start_method: str | None = None) -> FrameLoader:
     """The loader of a data specification.
 
@@ -261,8 +291,8 @@ def frames(spec: Any, transform: Transform | None = None, *, batch: int = 256, s
             default with compat="pdnn", and otherwise they are an error.
         label_column: instead of `label-column=`.
         allow_commands: run the commands of a Kaldi script, through the shell; only for scripts that you wrote yourself.
-        rank, world, prefetch, threads, processes, start_method: see `pipelines.build`. More than one thread may hold two
-            partitions in memory for a moment.
+        rank, world, prefetch, threads, processes, start_method: see `pipelines.build`. A minibatch is made in less time than
+            a thread takes to hand it over, so there are none by default.
 
     Raises: InputError "spec", "context", "partition", "label-column", "labels", "classes", "dimension", "order", "batch",
         MissingError for a pattern that matches nothing, and what the readers raise.

@@ -29,6 +29,7 @@ class Pfile(Source):
         self.path, self.header, self.offsets, self.notes = path, head, offsets, notes
         self._held = held  # of a compressed file its rows, '>i4' [frames, columns], until they are released
         self._map: np.ndarray | None = None
+        self._checked = 0  # rows from the first on whose ids are known to be right
         self.ids, self.dim, self.label_columns = Numbers(head.sentences), head.features, head.labels
 
     @property
@@ -46,19 +47,22 @@ class Pfile(Source):
     def _labels(self, i: int) -> np.ndarray:
         return _label_columns(self.header, self.rows[self.offsets[i]:self.offsets[i + 1]])
 
-    def read(self, start: int, stop: int) -> Frames:
-        """The frames from `start` to `stop`. Their ids are compared with the sentence table; the file is read, not mapped.
+    def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
+        """The frames from `start` to `stop`; `into` is memory for their features. The file is read, not mapped, and the ids of
+        its rows are compared with the sentence table the first time.
 
         Raises FormatError: "pfile-ids", "pfile-truncated" for a file that was cut since it was opened.
         """
         self._check_span(start, stop)
-        features = np.empty((stop - start, self.dim), np.float32)
+        features = np.empty((stop - start, self.dim), np.float32) if into is None else into
         labels = np.empty((stop - start, self.label_columns), np.int32)
         for at, rows in self._pieces(start, stop):
-            _check_ids(self.path, self.header, rows, at, self.offsets)
-            into = slice(at - start, at - start + len(rows))
-            features[into] = _feature_columns(self.header, rows)
-            labels[into] = narrow(_label_columns(self.header, rows), self.path)
+            if at + len(rows) > self._checked:
+                _check_ids(self.path, self.header, rows, at, self.offsets)
+                self._checked = at + len(rows) if at <= self._checked else self._checked
+            place = slice(at - start, at - start + len(rows))
+            features[place] = _feature_columns(self.header, rows)
+            labels[place] = narrow(_label_columns(self.header, rows), self.path)
         return Frames(features, labels)
 
     def read_labels(self, start: int, stop: int) -> np.ndarray:
@@ -206,7 +210,7 @@ def _check_ids(name: str, head: Header, rows: np.ndarray, at: int | np.ndarray, 
     """Compares the first two columns of `rows`, which are rows `at` on, with the table. Raises FormatError "pfile-ids"."""
     if isinstance(at, int):
         first, last = np.searchsorted(table, [at, at + len(rows) - 1], "right") - 1 if len(rows) else (0, -1)
-        number, bounds = np.arange(at, at + len(rows)), np.clip(table[first:last + 2], at, at + len(rows))
+        number, bounds = np.arange(at, at + len(rows)), np.minimum(np.maximum(table[first:last + 2], at), at + len(rows))
         sentence = np.repeat(np.arange(first, last + 1), np.diff(bounds))
     else:
         number, sentence = at, np.searchsorted(table, at, "right") - 1

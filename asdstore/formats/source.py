@@ -80,12 +80,13 @@ class Source(Sequence[Utterance]):
         """Frames of all utterances."""
         return int(self.offsets[-1])
 
-    def read(self, start: int, stop: int) -> Frames:
-        """The frames from `start` to `stop`, counted over all utterances: a copy, or a view where nothing must change.
+    def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
+        """The frames from `start` to `stop`, counted over all utterances: a copy, or a view that must not be changed.
 
+        `into` is memory for the features, float32 [stop - start, dim], which is used where they have to be copied.
         Raises IndexError beyond the frames; what reading the file raises; InputError "label-range" for labels beyond int32.
         """
-        features = np.empty((stop - start, self.dim), np.float32)
+        features = np.empty((stop - start, self.dim), np.float32) if into is None else into
         for i, rows, part in self._spans(start, stop):
             features[rows] = self._features(i)[part]
         return Frames(features, self.read_labels(start, stop))
