@@ -18,9 +18,11 @@ class JaxLoader(Loader):
     """A `Loader` whose batches lie on devices; see `to_jax`."""
 
     sharding: Any
+    of: type[Loader]
 
     def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
-        if self.sharding is not None:
+        batch = self.of.finish(self, batch, epoch, first)
+        if self.sharding is not None and type(self.recipe) is Recipe:
             batch = self._padded(batch, epoch, first)
         return {name: self._placed(value) for name, value in batch.items()}
 
@@ -95,7 +97,7 @@ def to_jax(loader: Loader, shapes: int | None = 16, *, sharding: Any = None) -> 
         sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
     if sharding is not None:
         _check(found, sharding, processes)
-    return found.like(JaxLoader, sharding=sharding)
+    return found.like(JaxLoader, sharding=sharding, of=type(found))
 
 
 def _bounded(loader: Loader, shapes: int) -> Loader:
@@ -109,7 +111,7 @@ def _bounded(loader: Loader, shapes: int) -> Loader:
                          found=str(loader), cure="Write train(..., shapes=16), or to_jax(loader, shapes=None).")
     bounded = budget_batch(**{**settings, "shapes": shapes})
     transform = chain(Transform(stages=stages[:at]), bounded, Transform(stages=stages[at + 1:]))
-    return loader.like(Loader, recipe=Recipe(loader.recipe.packs, transform, loader.recipe.seed))
+    return loader.like(type(loader), recipe=Recipe(loader.recipe.packs, transform, loader.recipe.seed))
 
 
 def _budget(loader: Loader) -> tuple[int, dict[str, Any]]:
@@ -132,6 +134,9 @@ def _check(loader: Loader, sharding: Any, processes: int) -> None:
     if parts_of(sharding) % processes:
         raise InputError("sharding", file="to_jax", expected=f"rows in parts, as many for each of {processes} processes",
                          found=f"{parts_of(sharding)} parts")
+    if type(loader.recipe) is not Recipe and getattr(loader.recipe, "keep_last", True):
+        raise InputError("loader", file="to_jax", expected="one that plans the shapes of all ranks' batches, or a constant one",
+                         found=type(loader).__name__)
     settings = _budget(loader)[1]
     if settings.get("shapes") and settings["group"] % processes:
         raise InputError("group", file="to_jax", expected=f"a multiple of {processes}, so that a step has batches of one shape",

@@ -18,6 +18,7 @@ class TorchLoader(Loader, data.IterableDataset):
     """A `Loader` whose batches are tensors. It is no DataLoader, so that nothing shards it once more; see `to_torch`."""
 
     pin_memory: bool
+    of: type[Loader]
     batch_sampler = None  # Lightning asks for it beside `sampler`
 
     @property
@@ -26,6 +27,7 @@ class TorchLoader(Loader, data.IterableDataset):
         return self
 
     def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
+        batch = self.of.finish(self, batch, epoch, first)
         return {name: _value(value, self.pin_memory) for name, value in batch.items()}
 
     def _check_rank(self) -> None:
@@ -55,7 +57,8 @@ def to_torch(loader: Loader, pin_memory: bool = False) -> TorchLoader:
     if pin_memory and not torch.cuda.is_available():
         warnings.warn("pin_memory has no effect without an accelerator", stacklevel=2)
         pin_memory = False
-    return plain(loader, "to_torch").like(TorchLoader, pin_memory=pin_memory)
+    own = plain(loader, "to_torch")
+    return own.like(TorchLoader, pin_memory=pin_memory, of=type(own))
 
 
 def _value(value: Any, pin_memory: bool) -> Any:

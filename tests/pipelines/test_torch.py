@@ -188,7 +188,7 @@ def test_dataloaders_that_would_change_the_order_are_refused(pack):
     with pytest.raises(ValueError, match="sampler"):
         torch.utils.data.DataLoader(bridge, batch_size=None, sampler=torch.utils.data.DistributedSampler(range(9), 2, 0))
     with pytest.raises(InputError, match="num_workers=0"):
-        next(iter(torch.utils.data.DataLoader(bridge, batch_size=None, num_workers=1)))
+        next(iter(torch.utils.data.DataLoader(bridge, batch_size=None, num_workers=1, multiprocessing_context="spawn")))
 
 
 @pytest.mark.parametrize("at", [0, 3, 9])
