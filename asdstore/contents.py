@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,8 @@ from spec.index import Index
 from spec.layout import Stream
 from spec.seal import SealedFile
 
+FULL_SCALE = 32767  # of stored audio
+BLOCK = 1 << 20  # samples that are added up at a time
 DEEPEST = 8  # folders in folders that are looked into
 RESTORE = "The file was exchanged or damaged: restore it or pack again."
 
@@ -79,12 +82,13 @@ def _labels(facts: Facts, faults: list[Fault]) -> Contents:
         labels = _caught(lambda array=array: read_rows(facts.root, array, 0, array.rows), faults, array.file)
         if labels is None:
             continue
-        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(labels, dtype=np.int64)])
-        positives[rows] = sums[first + count] - sums[first]
-        wrong = np.append(np.flatnonzero(labels > 1), array.rows)
-        at = wrong[np.searchsorted(wrong, first)]
-        for i in np.flatnonzero(at < first + count).tolist():
-            odd.append((rows.start + i, int(at[i] - first[i]), int(labels[at[i]])))
+        ended = np.append(labels, np.uint8(0))  # so that every end is a place in it
+        edges = np.stack([first, first + count], axis=1).reshape(-1)
+        positives[rows] = np.where(count > 0, np.add.reduceat(ended, edges, dtype=np.int64)[::2], 0)
+        for i in np.flatnonzero((np.maximum.reduceat(ended, edges)[::2] > 1) & (count > 0)).tolist():
+            own = labels[first[i]:first[i] + count[i]]
+            frame = int(np.argmax(own > 1))
+            odd.append((rows.start + i, frame, int(own[frame])))
     return Contents(positives=positives, odd_labels=tuple(odd))
 
 
@@ -100,13 +104,23 @@ def _audio(facts: Facts, faults: list[Fault]) -> tuple[np.ndarray | None, np.nda
             if pcm is None:
                 break
             if len(pcm):
-                samples = pcm / 32767.0
-                mean = samples.mean()
-                levels[row] = mean, samples.std(), np.abs(samples - mean).max()
-                full_scale[row] = pcm.max() == 32767 or pcm.min() <= -32767
-                if pcm.min() == -32768:
+                low, high = int(pcm.min()), int(pcm.max())
+                levels[row] = _pcm_level(pcm, low, high)
+                full_scale[row] = high == 32767 or low <= -32767
+                if low == -32768:
                     lowest.append((row, int(pcm.argmin())))
     return levels, full_scale, tuple(lowest)
+
+
+def _pcm_level(pcm: np.ndarray, low: int, high: int) -> tuple[float, float, float]:
+    """Mean, RMS and peak on full scale 1 of int16 audio between `low` and `high`; sums are exact, in whole numbers."""
+    count, total, squares = len(pcm), 0, 0
+    for at in range(0, count, BLOCK):
+        block = pcm[at:at + BLOCK].astype(np.int64)
+        total, squares = total + int(block.sum()), squares + int(block @ block)
+    mean = total / count
+    return mean / FULL_SCALE, math.sqrt(count * squares - total * total) / count / FULL_SCALE, max(
+        high - mean, mean - low) / FULL_SCALE
 
 
 # ---- files

@@ -47,7 +47,7 @@ def _gather_pack(root: str, entries: tuple[str, ...]) -> Facts:
     facts = Facts(root, entries=entries, seal=sealed, faults=tuple(faults))
     if found_manifest is None:
         return facts
-    shards = tuple(SHARD_NAME.format(k) for k in range(found_manifest.shards))
+    shards = shard_names(found_manifest, entries, faults)
     first_blocks: dict[str, int] | None = {} if sealed else None
     block = sealed.block_bytes if sealed else 0
     arrays = []
@@ -64,6 +64,15 @@ def _gather_pack(root: str, entries: tuple[str, ...]) -> Facts:
     found_index = _index(root, found_manifest, shards, sealed, faults)
     return facts._replace(manifest=found_manifest, index=found_index, shards=shards, arrays=tuple(arrays), sizes=sizes,
                           first_blocks=first_blocks or {}, faults=tuple(faults))
+
+
+def shard_names(found: Manifest, entries: tuple[str, ...], faults: list[Fault]) -> tuple[str, ...]:
+    """Names of the shards that the manifest counts; no more than there are entries in the folder, the others are one fault."""
+    count = min(found.shards, len(entries))
+    if count < found.shards:
+        faults.append(Fault("missing", SHARD_NAME.format(count), expected=f"{found.shards} shards, as dataset.json says",
+                            found=f"no more than {count}", cure="Restore the shards or pack again."))
+    return tuple(SHARD_NAME.format(k) for k in range(count))
 
 
 def open_file(path: str) -> BinaryIO:

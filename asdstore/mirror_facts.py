@@ -11,14 +11,14 @@ from typing import Any
 import google_crc32c
 
 from asdstore.errors import AsdError, Fault, FormatError
-from asdstore.facts import open_file, read_document
+from asdstore.facts import open_file, read_document, shard_names
 from asdstore.zarr_arrays import DOCUMENT, extents
 from asdstore.zarr_arrays import read_document as read_array_document
 from spec import index, manifest, seal
 from spec.document import parse_json
 from spec.facts import ArrayFacts, Facts
 from spec.index import Index
-from spec.layout import SHARD_NAME, Layout
+from spec.layout import Layout
 from spec.manifest import Manifest
 from spec.seal import Seal
 
@@ -43,7 +43,7 @@ def gather_mirror(root: str) -> Facts:
     if any(f.kind != "seal" for f in faults):
         return facts._replace(seal=sealed, faults=tuple(faults))
     found = manifest.of_document(said["manifest"], DOCUMENT)
-    shards = tuple(SHARD_NAME.format(k) for k in range(found.shards))
+    shards = shard_names(found, facts.entries, faults)
     arrays = tuple(tuple(_array(root, f"{shard}/{s.name}") for s in found.layout.streams) for shard in shards)
     sizes, first_blocks = _sealed_files(sealed, found.layout, shards, arrays) if sealed else ({}, {})
     rows = _index(root, found, shards, faults)

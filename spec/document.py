@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from spec.errors import FormatError
@@ -21,7 +22,8 @@ def parse_json(data: bytes | memoryview, file: str = "", limit: int = LARGEST) -
         raise FormatError("json", file=file, expected=f"at most {limit} bytes", found=f"{len(data)}")
     offset = None
     try:
-        return json.loads(str(data, "utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(str(data, "utf-8"), object_pairs_hook=_object, parse_constant=_constant,
+                          parse_float=_float)
     except RecursionError:
         found = "nesting too deep to read"
     except UnicodeDecodeError as e:
@@ -43,6 +45,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(n for n in names if names.count(n) > 1)!r} twice")
+    return found
+
+
+def _float(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text[:40]}, which no 64-bit float holds")
     return found
 
 

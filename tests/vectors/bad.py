@@ -161,7 +161,7 @@ DOCUMENTS = [
     bad("samples", "more samples counted than there are rows", one_shard, manifest('"samples": 2', '"samples": 9'), "count",
         [("R013", "count")]),
     bad("index-infinite", "a number beyond every float", one_shard,
-        lambda at: edit_text(at / FIRST / "index.json", '"start_sec":0.0', '"start_sec":1e999'), "index", [("R012", "index")]),
+        lambda at: edit_text(at / FIRST / "index.json", '"start_sec":0.0', '"start_sec":1e999'), "json", [("R012", "json")]),
     bad("index-field", "a row without audio_rms", one_shard,
         lambda at: edit_rows(at / FIRST / "index.json", lambda r: r.pop("audio_rms"), 1), "index", [("R012", "index")]),
     bad("index-type", "a count that is no whole number", one_shard, row(source_frames=3.5), "index", [("R012", "index")]),
