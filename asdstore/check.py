@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asdstore.verb import make_callable
@@ -52,31 +52,34 @@ class Report(NamedTuple):
         return 3 if not all(p.readable for p in self.packs) else int(any(p.broken for p in self.packs))
 
 
-def check(paths: PathText | Sequence[PathText], deep: bool = False) -> Report:
+def check(paths: PathText | Sequence[PathText], deep: bool = False,
+          progress: Callable[[str], object] = lambda name: None) -> Report:
     """Everything that is wrong with packs and Zarr mirrors, ours and foreign, and the levels of what they hold.
 
     Arguments:
         paths: a folder, or a list of folders.
         deep: also read every byte: all checksums, the levels of the audio, the padding, whole copies in mirrors.
+        progress: called with the path of each pack, and with the name of each file before all its bytes are read.
 
     >>> check("nowhere").exit_code
     3
     """
     roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    results = [_checked(os.fspath(root), deep) for root in roots]
+    results = [_checked(os.fspath(root), deep, progress) for root in roots]
     return Report(tuple(one for one, _ in results), _levels([facts for _, facts in results]), deep)
 
 
-def _checked(path: str, deep: bool) -> tuple[Checked, Facts | None]:
+def _checked(path: str, deep: bool, progress: Callable[[str], object]) -> tuple[Checked, Facts | None]:
     from asdstore.contents import read_contents
     from asdstore.facts import gather
     from spec.rules import faults
     from spec.rules_check import RULES
 
     facts, found = None, []
+    progress(path)
     try:
         facts = gather(os.path.abspath(path))
-        facts = read_contents(facts, deep)
+        facts = read_contents(facts, deep, lambda name: progress(f"{path}/{name}"))
         found = list(dict.fromkeys(faults(RULES, facts)))
     except AsdError as e:
         found = [e.fault]
@@ -155,7 +158,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--deep", action="store_true", help="read every byte: checksums, levels of the audio, padding, copies")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     arguments = parser.parse_args(argv)
-    report = check(arguments.packs, arguments.deep)
+
+    def progress(name: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{ascii(name)[1:-1]}", end="", file=sys.stderr, flush=True)
+
+    report = check(arguments.packs, arguments.deep, progress)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
     said = json.dumps(document(report), indent=1) if arguments.json else text(report)
     encoding = sys.stdout.encoding or "utf-8"
     print(said.encode(encoding, "backslashreplace").decode(encoding))  # a path may hold bytes that are no text

@@ -19,22 +19,26 @@ from spec.index import Index
 from spec.layout import Stream
 from spec.seal import SealedFile
 
+Progress = Callable[[str], object]
 FULL_SCALE = 32767  # of stored audio
 BLOCK = 1 << 20  # samples that are added up at a time
 DEEPEST = 8  # folders in folders that are looked into
 RESTORE = "The file was exchanged or damaged: restore it or pack again."
 
 
-def read_contents(facts: Facts, deep: bool = False) -> Facts:
-    """The facts with what the arrays and files hold. What cannot be read is a fault in them, kind "unreadable"."""
+def read_contents(facts: Facts, deep: bool = False, progress: Progress = lambda name: None) -> Facts:
+    """The facts with what the arrays and files hold. What cannot be read is a fault in them, kind "unreadable".
+
+    `progress` is called with the name of each file before all its bytes are read.
+    """
     if facts.manifest is None:
         return facts
     faults: list[Fault] = []
     found = _labels(facts, faults)
     if deep:
-        levels, full_scale, lowest = _audio(facts, faults)
+        levels, full_scale, lowest = _audio(facts, faults, progress)
         found = found._replace(pcm=levels, full_scale=full_scale, lowest=lowest)
-        faults += changed_files(facts)
+        faults += changed_files(facts, progress)
     if facts.mirror:
         faults += unlike_documents(facts)
         return facts._replace(contents=found._replace(faults=tuple(faults)))
@@ -92,13 +96,15 @@ def _labels(facts: Facts, faults: list[Fault]) -> Contents:
     return Contents(positives=positives, odd_labels=tuple(odd))
 
 
-def _audio(facts: Facts, faults: list[Fault]) -> tuple[np.ndarray | None, np.ndarray | None, tuple[tuple[int, int], ...]]:
+def _audio(facts: Facts, faults: list[Fault],
+           progress: Progress) -> tuple[np.ndarray | None, np.ndarray | None, tuple[tuple[int, int], ...]]:
     """Levels of the stored audio, whether it reaches full scale, and where it is -32768."""
     if facts.index is None:
         return None, None, ()
     levels, full_scale = np.full((len(facts.index), 3), np.nan), np.zeros(len(facts.index), bool)
     lowest = []
     for array, rows, first, count in _tracks(facts, facts.layout.stream("audio")):
+        progress(array.file)
         for row, start, length in zip(range(rows.start, rows.stop), first.tolist(), count.tolist(), strict=True):
             pcm = _caught(lambda a=array, s=start, n=length: read_rows(facts.root, a, s, s + n), faults, array.file)
             if pcm is None:
@@ -194,7 +200,7 @@ def _padding(facts: Facts) -> Iterator[Fault]:
     yield from faults
 
 
-def changed_files(facts: Facts) -> Iterator[Fault]:
+def changed_files(facts: Facts, progress: Progress = lambda name: None) -> Iterator[Fault]:
     """Sealed files that have other checksums by now; of a mirror the arrays, put into the form that they have in a pack."""
     if facts.seal is None:
         return
@@ -202,6 +208,7 @@ def changed_files(facts: Facts) -> Iterator[Fault]:
         yield from _array_digests(facts, facts.seal.named())
         return
     for file in facts.seal.files:
+        progress(file.name)
         if facts.sizes.get(file.name) == file.bytes:
             digest = hashlib.sha256()
             changed = list(changed_blocks(os.path.join(facts.root, file.name), file, facts.seal.block_bytes, digest.update))

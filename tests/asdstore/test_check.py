@@ -1,6 +1,7 @@
 """`check`: all faults and not the first, each with its place; readable reports; no input that ends it."""
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import asdstore
+from asdstore import reading
 from asdstore.check import check, document, main, text
 from asdstore.errors import AsdError, Fault
 from asdstore.mirror import mirror
@@ -103,6 +105,12 @@ def test_ids_are_compared_over_shards(make_pack):
     assert (fault.rule, fault.file, fault.row, fault.sample_id) == ("R015", "shard-000002/index.json", 0, name)
     assert "shard-000000/index.json, row 0" in fault.found
     assert asdstore.open(pack).duplicates == {name: [0, 2]}
+
+
+def test_progress_names_packs_and_files(make_pack):
+    pack, told = make_pack().path, []
+    check(pack, deep=True, progress=told.append)
+    assert told[0] == str(pack) and {f"{pack}/shard-000000/faces.npy", f"{pack}/shard-000000/audio.npy"} <= set(told)
 
 
 def test_levels_of_clamped_audio_may_be_higher(make_pack):
@@ -268,6 +276,28 @@ def test_no_damage_ends_the_check(tmp_path, data):
             asdstore.open(path)
         except AsdError:
             assert report.exit_code > 0
+
+
+def test_a_disk_that_fails_is_a_fault(make_pack, monkeypatch):
+    pack = make_pack().path
+    real = reading.open_file
+
+    def failing(path: str):
+        if path.endswith(("audio.npy", "labels.npy")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    monkeypatch.setattr(reading, "open_file", failing)
+    for deep, files in ((False, {"labels"}), (True, {"labels", "audio"})):
+        faults = [f for f in found(pack, deep) if f.rule == "R060"]
+        assert {Path(f.file).stem for f in faults} >= files
+        assert all(f.kind == "unreadable" and f.found == os.strerror(errno.EIO) for f in faults)
+
+
+def test_a_fault_of_this_program_is_told_and_ends_nothing(make_pack, monkeypatch):
+    monkeypatch.setattr("asdstore.contents.read_contents", lambda facts, deep, progress: 1 // 0)
+    report = check([make_pack().path, "nowhere"])
+    assert [f.rule for f in report.packs[0].faults] == ["R060"] and "ZeroDivisionError" in text(report)
 
 
 def test_headers_of_npy_files_are_never_run(tmp_path):
