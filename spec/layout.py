@@ -6,6 +6,7 @@ records (`manifest.parse` returns a layout with it), they never assume this one.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 FACE_SHAPE = (112, 112)
@@ -56,6 +57,19 @@ class Field(NamedTuple):
     required: bool = True
 
 
+class Shape(NamedTuple):
+    """The manifest's record of what a row of one stream is, under the key `face_shape` for faces."""
+
+    stream: str
+    axes: tuple[int, ...]  # how many there may be
+    largest: int  # of an axis
+    optional: bool = False  # whether the stream may be missing: null in the manifest
+
+    @property
+    def key(self) -> str:
+        return f"{self.stream.removesuffix('s')}_shape"
+
+
 class Layout(NamedTuple):
     """A pack format: its name and version, the manifest's fixed keys, the streams of a shard and the columns of the index."""
 
@@ -64,6 +78,11 @@ class Layout(NamedTuple):
     constants: tuple[tuple[str, object], ...]  # manifest keys with their only value, after format and version
     streams: tuple[Stream, ...]
     fields: tuple[Field, ...]  # in the order in which the index writes them
+    shapes: tuple[Shape, ...] = ()  # streams whose rows are what the manifest says
+
+    def has(self, name: str) -> bool:
+        """Whether there is a stream of that name."""
+        return any(s.name == name for s in self.streams)
 
     def stream(self, name: str) -> Stream:
         return next(s for s in self.streams if s.name == name)
@@ -78,8 +97,21 @@ class Layout(NamedTuple):
         >>> ASD.with_face_shape((96, 64)).face_shape
         (96, 64)
         """
-        return self._replace(streams=tuple(
-            s._replace(item_shape=tuple(shape)) if s.name == "faces" else s for s in self.streams))
+        return self.with_shapes({"faces": shape})
+
+    def with_shapes(self, shapes: Mapping[str, tuple[int, ...] | None]) -> Layout:
+        """The same layout for streams whose rows have other shapes; None leaves a stream out.
+
+        >>> [(s.name, s.item_shape, s.axes) for s in FRAMES.with_shapes({"features": (40,), "labels": None}).streams]
+        [('features', (40,), ('frame', 'value'))]
+        """
+        gone = {s.offset for s in self.streams if s.name in shapes and shapes[s.name] is None}
+        streams = []
+        for stream in self.streams:
+            shape = shapes.get(stream.name, stream.item_shape)
+            if shape is not None:
+                streams.append(stream._replace(item_shape=tuple(shape), axes=stream.axes[:1 + len(shape)]))
+        return self._replace(streams=tuple(streams), fields=tuple(f for f in self.fields if f.name not in gone))
 
 
 def _fields(type_: type, names: str, required: bool = True) -> tuple[Field, ...]:
@@ -100,6 +132,19 @@ ASD = Layout(
             *_fields(float, "start_sec"), *_fields(int, "model_frames face_offset audio_offset audio_samples label_offset"),
             *_fields(float, "audio_mean audio_rms audio_peak speaking_ratio"),
             *_fields(str, "recording", required=False)),
+    shapes=(Shape("faces", (2,), 4096),),
 )
-LAYOUTS = (ASD,)
+FRAMES = Layout(
+    format="asdstore-frames",
+    version=1,
+    constants=(),
+    streams=(
+        Stream("features", "<f4", (1,), "feature_offset", "source_frames", 1024, ("frame", "value")),
+        Stream("labels", "<i4", (1,), "label_offset", "source_frames", 4096, ("frame", "column")),
+    ),
+    fields=(*_fields(str, "dataset sample_id"), *_fields(int, "source_frames feature_offset label_offset"),
+            *_fields(str, "recording", required=False)),
+    shapes=(Shape("features", (1,), 1 << 20), Shape("labels", (0, 1), 1 << 10, optional=True)),
+)
+LAYOUTS = (ASD, FRAMES)
 SHARD_NAME = "shard-{:06d}"

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from spec.document import parse_json
 from spec.errors import Fault, error
-from spec.layout import LAYOUTS, Layout
+from spec.layout import LAYOUTS, Layout, Shape
 
 NAME = "dataset.json"
 LARGEST = 1 << 24  # bytes
-LARGEST_SIDE = 4096  # pixels
 
 
 class Manifest(NamedTuple):
@@ -27,9 +26,9 @@ def document(manifest: Manifest) -> dict[str, Any]:
     """The manifest as the JSON object of the standard, keys in the order of the original program."""
     layout = manifest.layout
     found: dict[str, Any] = {"format": layout.format, "version": layout.version, **dict(layout.constants)}
-    if any(s.name == "faces" for s in layout.streams):
-        color = found.pop("face_color")
-        found |= {"face_shape": list(layout.face_shape), "face_color": color}
+    color = {"face_color": found.pop("face_color")} if "face_color" in found else {}
+    found |= {shape.key: list(layout.stream(shape.stream).item_shape) if layout.has(shape.stream) else None
+              for shape in layout.shapes} | color
     found |= {key: dtype for key, dtype in _dtypes(layout)}
     return found | {"shards": manifest.shards, "samples": manifest.samples} | manifest.extra
 
@@ -58,8 +57,7 @@ def of_document(found: Any, file: str = NAME) -> Manifest:
         raise error(fault)
     layout = _layout(found)
     assert layout is not None  # faults() has named an unknown one
-    if "face_shape" in found:
-        layout = layout.with_face_shape(tuple(found["face_shape"]))
+    layout = layout.with_shapes(_shapes(found, layout))
     known = set(document(Manifest(layout, 0, 0)))
     return Manifest(layout, found["shards"], found["samples"], {k: v for k, v in found.items() if k not in known})
 
@@ -80,12 +78,14 @@ def faults(found: Any, file: str = NAME) -> Iterator[Fault]:
     for key, value in layout.constants:
         if key not in found or not _same(found[key], value):
             yield Fault("manifest", file, expected=f"{key} = {json.dumps(value)}", found=json.dumps(found.get(key, "nothing")))
-    for key, dtype in _dtypes(layout):
+    wrong_shapes = [shape for shape in layout.shapes if not _is_shape(found.get(shape.key, "nothing"), shape)]
+    for key, dtype in _dtypes(layout if wrong_shapes else layout.with_shapes(_shapes(found, layout))):
         if found.get(key) != dtype:
             yield Fault("dtype", file, expected=f"{key} = {dtype}", found=repr(found.get(key)))
-    if any(s.name == "faces" for s in layout.streams) and not _is_geometry(found.get("face_shape")):
-        yield Fault("geometry", file, expected=f"face_shape = [height, width], 1 to {LARGEST_SIDE} pixels each",
-                    found=json.dumps(found.get("face_shape")))
+    for shape in wrong_shapes:
+        sizes = f"a list of {' or '.join(map(str, shape.axes))} whole numbers, 1 to {shape.largest}"
+        yield Fault("geometry", file, expected=f"{shape.key} = {sizes}{', or null' if shape.optional else ''}",
+                    found=json.dumps(found.get(shape.key)))
     for key, most in (("shards", 10**6), ("samples", 10**12)):
         if type(found.get(key)) is not int or not 1 <= found[key] < most:
             yield Fault("count", file, expected=f"{key}: a whole number of at least 1", found=json.dumps(found.get(key)))
@@ -105,7 +105,14 @@ def _same(found: object, expected: object) -> bool:
     return type(found) is type(expected) and found == expected
 
 
-def _is_geometry(shape: Any) -> bool:
-    return isinstance(shape, list) and len(shape) == 2 and all(type(n) is int and 0 < n <= LARGEST_SIDE for n in shape)
+def _is_shape(found: Any, shape: Shape) -> bool:
+    if found is None:
+        return shape.optional
+    sizes = isinstance(found, list) and len(found) in shape.axes
+    return sizes and all(type(n) is int and 0 < n <= shape.largest for n in found)
 
 
+def _shapes(found: dict[str, Any], layout: Layout) -> dict[str, tuple[int, ...] | None]:
+    """What a row of each stream is, as a manifest says whose shapes are right."""
+    said = {shape.stream: found[shape.key] for shape in layout.shapes}
+    return {stream: None if shape is None else tuple(shape) for stream, shape in said.items()}

@@ -7,13 +7,22 @@ from spec.layout import ASD, Layout
 from spec.timeline import audio_sample_count
 
 
+def track_rows(frames: int, fps: float, layout: Layout = ASD) -> dict[str, int]:
+    """Rows of each stream that a track takes.
+
+    >>> track_rows(607, 25.0)
+    {'faces': 607, 'audio': 388480, 'labels': 607}
+    """
+    return {s.name: audio_sample_count(frames, fps) if s.name == "audio" else frames for s in layout.streams}
+
+
 def track_bytes(frames: int, fps: float, layout: Layout = ASD) -> int:
-    """Bytes of the faces, audio and labels of a track.
+    """Bytes of the arrays of a track.
 
     >>> track_bytes(607, 25.0)
     8391775
     """
-    rows = {"faces": frames, "audio": audio_sample_count(frames, fps), "labels": frames}
+    rows = track_rows(frames, fps, layout)
     return sum(rows[stream.name] * stream.row_bytes for stream in layout.streams)
 
 
