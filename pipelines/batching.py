@@ -16,6 +16,7 @@ import numpy as np
 from asdstore.errors import InputError
 from pipelines.keys import Key
 
+_MOST_CUT = 0.25  # share of the batches that may be cut to complete a group
 Cost = Callable[[np.ndarray], np.ndarray]  # int64 lengths -> the cost of one chunk of each, never falling
 
 
@@ -84,8 +85,9 @@ def compose(lengths: np.ndarray, limits: Limits, key: Key, *, group: int = 24, s
         lengths: fed frames of each chunk, int64 [chunks], above 0.
         limits: budget and sizes.
         key: of the epoch; composition and order are drawn from it.
-        group: batches of similar cost that stand together. Ranks of a step do equal work where the number of ranks divides
-            it. A few batches are cut in two until their number is a multiple of it; too small a corpus is left as it is.
+        group: batches of similar cost that stand together. Ranks of a step do equal work where the number of ranks divides it.
+            A few batches are cut in two until their number is a multiple of it; a corpus so small that a quarter of them would
+            have to be cut is left as it is.
         shuffle: False keeps ties in the order of the chunks and the batches from the longest to the shortest.
         fit: "pad" gives a batch the frames of its longest chunk, "crop" those of its shortest.
 
@@ -182,6 +184,8 @@ def _close(sizes: np.ndarray, left: int, lengths: np.ndarray, runs: np.ndarray, 
 def _split(starts: np.ndarray, sizes: np.ndarray, costs: np.ndarray, low: int, group: int) -> tuple[np.ndarray, np.ndarray]:
     """Cut the costliest batches in two until their number is a multiple of `group`; all as they were if that cannot be."""
     missing = -len(sizes) % group
+    if missing > len(sizes) * _MOST_CUT:
+        return starts, sizes
     starts_, sizes_, costs_ = starts.tolist(), sizes.tolist(), costs.tolist()
     can = [(-size * cost, i) for i, (size, cost) in enumerate(zip(sizes_, costs_, strict=True)) if size >= 2 * low]
     heapq.heapify(can)

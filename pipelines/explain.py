@@ -30,7 +30,8 @@ def explain_plan(plan: Plan, history: int = 50) -> dict[str, Any]:
     at_start, at_chunk = starved(plan.start, plan.length, plan.prefix, history)
     facts: dict[str, Any] = {
         "tracks": len(np.unique(plan.track)), "chunks": len(plan.track), "batches": len(batches),
-        "utilisation": _share(fed.sum(), frames.sum()), "fed_frames": int(plan.length.sum()), "scored_frames": scored,
+        "utilisation": _share(fed.sum(), frames.sum()), "padded_over_fed": _share(frames.sum(), fed.sum()),
+        "fed_frames": int(plan.length.sum()), "scored_frames": scored,
         "frames_lost": scored - int(plan.scored.sum()), "prefix_cost": _share(plan.length.sum(), scored),
         "starved": {"history": history, "track_starts": _share(at_start, scored), "chunk_starts": _share(at_chunk, scored)},
         "batch_rows": _spread(batches.rows), "batch_frames": _spread(frames),

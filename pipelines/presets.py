@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -16,11 +16,23 @@ from pipelines.tracks import opened
 from pipelines.transforms import Transform, budget_batch, chain, chunk, normalize, prefix, resample, targets
 
 _NAMED = 5
+
+
+class Running(TypedDict, total=False):
+    """How a loader runs, which changes nothing of what it reads; see `build`."""
+
+    rank: int | None
+    world: int | None
+    prefetch: int
+    threads: int
+    processes: int
+    start_method: str | None
+
+
 Targets = Callable[[np.ndarray], np.ndarray]  # labels uint8 [frames] of a whole track -> [frames, ...]
 
 
-def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None = None, world: int | None = None,
-          prefetch: int = 2, threads: int = 2, processes: int = 0, start_method: str | None = None) -> Loader:
+def build(packs: Any, transform: Transform, seed: int = 0, **running: Unpack[Running]) -> Loader:
     """The loader of a transform over packs.
 
     Args:
@@ -28,8 +40,8 @@ def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None =
         transform: usually a `chain`.
         seed: of every draw.
         rank, world: this process among how many; found from an initialised torch.distributed or JAX run where not given.
-        prefetch: batches made ahead (for each process).
-        threads: that make them; 0 makes each batch when it is asked for.
+        prefetch: batches made ahead (for each process), 2.
+        threads: that make them, 2; 0 makes each batch when it is asked for.
         processes: that make them instead, for transforms that are heavy in Python; they start by `start_method` ("forkserver"
             where there is one, else "spawn").
 
@@ -37,8 +49,7 @@ def build(packs: Any, transform: Transform, seed: int = 0, *, rank: int | None =
     Warns where tracks are shorter than one frame of the timeline, with their number and names.
     """
     recipe = Recipe(opened([packs]), transform, seed)
-    loader = Loader(recipe, rank=rank, world=world, prefetch=prefetch, threads=threads, processes=processes,
-                    start_method=start_method)
+    loader = Loader(recipe, **running)
     plan = recipe.plan(0)
     if len(plan.short) and not np.isin(plan.short, plan.track).all():
         names = ", ".join(plan.tracks.sample_id(track) for track in plan.short[:_NAMED].tolist())
@@ -52,7 +63,7 @@ def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget
           max_batch: int = 16, seed: int = 0, fps: float = 25.0, jitter: bool = False,
           augment: Transform | Sequence[Transform] = (), targets: Transform | Targets | None = None, audio: str = "float32",
           shapes: int | None = None, group: int = 24, fit: str | None = None, cost: Cost | None = None, shuffle: bool = True,
-          drop_last: bool | None = None, compat: str | None = None, **running: Any) -> Loader:
+          drop_last: bool | None = None, compat: str | None = None, **running: Unpack[Running]) -> Loader:
     """A loader for training: chunks of tracks in batches of a frame budget, mixed anew each epoch, every frame scored once.
 
     Args:
@@ -104,7 +115,7 @@ def train(*packs: Any, window: int | None = 250, context: int = 50, frame_budget
 
 def evaluate(*packs: Any, frame_budget: int | None = None, min_batch: int = 1, max_batch: int = 64, fps: float = 25.0,
              targets: Transform | Targets | None = None, audio: str = "float32", seed: int = 0, compat: str | None = None,
-             **running: Any) -> Loader:
+             **running: Unpack[Running]) -> Loader:
     """A loader for evaluation: whole tracks, each once over all ranks, in the same order every time.
 
     One track makes a batch, in the order of the packs; with `frame_budget` (8192 is usual) tracks of similar length share

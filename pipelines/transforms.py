@@ -199,9 +199,7 @@ def chunk(window: int | None, *, jitter: bool = False) -> Transform:
 
 
 def _chunk(plan: Plan, key: Key, *, window: int | None, jitter: bool) -> Plan:
-    phase = Key(plan.tracks.identity[plan.track]).fold("phase").words if jitter else None
-    if phase is not None:
-        phase = Key(phase ^ key.words).uniform()
+    phase = key.fold(plan.tracks.identity[plan.track]).uniform() if jitter else None
     spans = tile(plan.length, window, phase)
     longest = plan.longest if window is None else min(plan.longest, window)
     return plan._replace(track=plan.track[spans.track], start=spans.start, length=spans.length, longest=longest,

@@ -140,7 +140,7 @@ def test_faces_change_alike_in_all_frames_of_a_chunk(packed):
 def test_the_same_chunk_changes_alike_in_any_order_of_work(packed):
     pack = packed([Kind(90) for _ in range(12)])
     augment = [pipelines.substitute_voice(0.2), pipelines.mix_voice(), pipelines.augment_faces()]
-    threaded = pipelines.train(pack, **{**PLAIN, "threads": 3}, augment=augment)
+    threaded = pipelines.train(pack, **(PLAIN | dict[str, Any](threads=3)), augment=augment)
     plain = pipelines.train(pack, **PLAIN, augment=augment)
     for _ in range(2):
         for first, second in zip(threaded, plain, strict=True):

@@ -21,6 +21,13 @@ from pipelines.prefetch import ordered
 from tests.pipelines.made import Kind
 
 SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
+
+
+def small(*packs: Any, **changes: Any) -> Any:
+    """A loader for training with small windows and batches."""
+    return pipelines.train(*packs, **(SETTINGS | changes))
+
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
 
 
@@ -57,7 +64,7 @@ def every_frame(pack) -> set[tuple[str, int]]:
                                   {"window": None, "context": 0}, {"group": 1}, {"audio": "int16"}])
 @pytest.mark.parametrize("world", [1, 3])
 def test_every_frame_is_scored_once(pack, more, world):
-    loaders = [pipelines.train(pack, **{**SETTINGS, **more}, rank=rank, world=world) for rank in range(world)]
+    loaders = [small(pack, **more, rank=rank, world=world) for rank in range(world)]
     for _ in range(2):
         seen = scored_frames(loaders)
         assert set(seen) == every_frame(pack) and set(seen.values()) == {1}
@@ -65,7 +72,7 @@ def test_every_frame_is_scored_once(pack, more, world):
 
 @pytest.mark.parametrize("world", [1, 2, 3, 8])
 def test_rank_r_reads_batch_s_times_world_plus_r(pack, world):
-    loaders = [pipelines.train(pack, **SETTINGS, rank=rank, world=world) for rank in range(world)]
+    loaders = [small(pack, rank=rank, world=world) for rank in range(world)]
     for epoch in (0, 1):
         order = flat(loaders[0], epoch)
         steps = -(-len(order) // world)
@@ -77,17 +84,17 @@ def test_rank_r_reads_batch_s_times_world_plus_r(pack, world):
 
 
 def test_the_order_does_not_depend_on_the_world(pack):
-    assert flat(pipelines.train(pack, **SETTINGS, rank=2, world=5), 3) == flat(pipelines.train(pack, **SETTINGS), 3)
+    assert flat(small(pack, rank=2, world=5), 3) == flat(small(pack), 3)
 
 
 def test_epochs_and_seeds_differ_and_repeat(pack):
-    orders = [flat(pipelines.train(pack, **SETTINGS, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1)]
+    orders = [flat(small(pack, seed=seed), epoch) for seed in (0, 1) for epoch in (0, 1)]
     assert len({tuple(order) for order in orders}) == 4
-    assert flat(pipelines.train(pack, **SETTINGS, seed=1), 1) == orders[3]
+    assert flat(small(pack, seed=1), 1) == orders[3]
 
 
 def test_fillers_are_never_scored_and_say_that_they_are_none(pack):
-    loaders = [pipelines.train(pack, **SETTINGS, group=1, rank=rank, world=7) for rank in range(7)]
+    loaders = [small(pack, group=1, rank=rank, world=7) for rank in range(7)]
     count = len(loaders[0].batches().offsets) - 1
     assert count % 7
     fillers = [loader[len(loader) - 1] for loader in loaders[count % 7:]]
@@ -99,7 +106,7 @@ def test_fillers_are_never_scored_and_say_that_they_are_none(pack):
 @pytest.mark.parametrize("world", [1, 3, 4])
 @pytest.mark.parametrize("more", [{}, {"compat": "muvap"}, {"fit": "crop"}])
 def test_scored_in_step_counts_all_ranks(pack, world, more):
-    loaders = [pipelines.train(pack, **SETTINGS, **more, rank=rank, world=world) for rank in range(world)]
+    loaders = [small(pack, **more, rank=rank, world=world) for rank in range(world)]
     for step in zip(*loaders, strict=True):
         total = sum(int(batch["scored"].sum()) for batch in step)
         assert {batch["scored_in_step"] for batch in step} == {total}
@@ -107,7 +114,7 @@ def test_scored_in_step_counts_all_ranks(pack, world, more):
 
 def test_rows_end_in_zeros(pack):
     for _ in range(3):  # buffers are used again
-        for batch in pipelines.train(pack, **SETTINGS, shapes=2):
+        for batch in small(pack, shapes=2):
             for row, length in enumerate(batch["lengths"]):
                 assert not batch["faces"][row, length:].any() and not batch["labels"][row, length:].any()
                 assert not batch["audio"][row, 640 * length:].any() and not batch["scored"][row, length:].any()
@@ -116,7 +123,7 @@ def test_rows_end_in_zeros(pack):
 
 
 def test_the_schema(pack):
-    batch = pipelines.train(pack, **SETTINGS, targets=pipelines.projection_targets())[0]
+    batch = small(pack, targets=pipelines.projection_targets())[0]
     rows, frames = batch["labels"].shape
     kinds = {name: (str(value.dtype), value.shape) for name, value in batch.items() if name != "scored_in_step"}
     names = {name: kinds.pop(name) for name in ("sample_ids", "recordings")}
@@ -130,7 +137,7 @@ def test_the_schema(pack):
 
 
 def test_faces_are_those_of_the_chunk(pack):
-    for batch in pipelines.train(pack, **SETTINGS):
+    for batch in small(pack):
         for row, (track, start, length) in enumerate(zip(batch["tracks"], batch["starts"], batch["lengths"], strict=True)):
             of = pack[int(track)]
             source = np.clip(np.floor((np.arange(start, start + length) + 0.5) / 25 * of.fps), 0, of.frames - 1).astype(int)
@@ -141,7 +148,7 @@ def test_faces_are_those_of_the_chunk(pack):
 
 
 def test_random_access_is_the_iteration(pack):
-    loader = pipelines.train(pack, **SETTINGS, rank=1, world=2)
+    loader = small(pack, rank=1, world=2)
     assert [ids(loader[step]) for step in range(len(loader))] == [ids(batch) for batch in loader.at(0)]
     assert ids(loader[-1]) == ids(loader[len(loader) - 1])
     assert ids(loader.batch(5, 1)) == ids(loader.at(5)[1])
@@ -151,19 +158,19 @@ def test_random_access_is_the_iteration(pack):
 
 
 def test_the_iterator_advances_the_epoch_by_itself(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     read = [[ids(batch) for batch in loader] for _ in range(3)]
     assert read == [flat(loader, epoch) for epoch in range(3)] and loader.epoch == 3
 
 
 def test_an_epoch_that_was_begun_is_not_begun_again(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     first = ids(next(iter(loader)))
     assert [ids(batch) for batch in loader] == flat(loader, 1) and first == flat(loader, 0)[0]
 
 
 def test_set_epoch(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     loader.set_epoch(4)
     assert ids(next(iter(loader))) == flat(loader, 4)[0]
     loader.set_epoch(4)
@@ -171,7 +178,7 @@ def test_set_epoch(pack):
 
 
 def test_at_leaves_the_loader_alone(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     iteration = iter(loader)
     next(iteration)
     other = loader.at(epoch=3)
@@ -182,7 +189,7 @@ def test_at_leaves_the_loader_alone(pack):
 
 
 def test_loaders_pickle_where_they_stand(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     iteration = iter(loader)
     next(iteration)
     data = pickle.dumps(loader)
@@ -196,7 +203,7 @@ def test_loaders_pickle_where_they_stand(pack):
 
 
 def test_batches_stay_as_they_are_while_they_are_referred_to(pack):
-    loader = pipelines.train(pack, **{**SETTINGS, "threads": 2}, prefetch=3)
+    loader = small(pack, threads=2, prefetch=3)
     kept = list(loader)
     for epoch in range(2):
         faces = [batch["faces"][0] for batch in loader]  # a view of a view keeps its buffer too
@@ -207,7 +214,7 @@ def test_batches_stay_as_they_are_while_they_are_referred_to(pack):
 
 
 def test_buffers_are_used_again(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     places = set()
     for _ in range(3):
         for batch in loader:
@@ -230,7 +237,7 @@ def test_a_pool_makes_room_for_larger_arrays():
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_threads_do_not_change_what_is_read(pack, threads, prefetch):
-    loader = pipelines.train(pack, **{**SETTINGS, "threads": threads}, prefetch=prefetch)
+    loader = small(pack, threads=threads, prefetch=prefetch)
     assert [ids(batch) for batch in loader] == flat(loader, 0)
 
 
@@ -263,7 +270,7 @@ def test_an_error_comes_out_at_its_turn():
 
 def test_threads_end_with_their_iteration(pack):
     before = threading.active_count()
-    loader = pipelines.train(pack, **{**SETTINGS, "threads": 3})
+    loader = small(pack, threads=3)
     iteration = iter(loader)
     next(iteration)
     del iteration
@@ -278,10 +285,10 @@ def test_threads_end_with_their_iteration(pack):
 @given(epoch=st.integers(0, 3), at=st.integers(0, 200), first=st.integers(1, 5), second=st.integers(1, 5), data=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_state_goes_on_exactly_with_any_number_of_ranks(pack, epoch, at, first, second, data):
-    whole = pipelines.train(pack, **SETTINGS, jitter=True, rank=0, world=1)
+    whole = small(pack, jitter=True, rank=0, world=1)
     order = flat(whole, epoch)
     rank = data.draw(st.integers(0, first - 1))
-    loader = pipelines.train(pack, **SETTINGS, jitter=True, rank=rank, world=first).at(epoch)
+    loader = small(pack, jitter=True, rank=rank, world=first).at(epoch)
     steps = min(at, len(loader))
     iteration = iter(loader)
     for _ in range(steps):
@@ -291,7 +298,7 @@ def test_a_state_goes_on_exactly_with_any_number_of_ranks(pack, epoch, at, first
     assert done == min(steps * first, len(order)) and state["epoch"] == epoch
     rest = []
     for rank in range(second):
-        other = pipelines.train(pack, **SETTINGS, jitter=True, rank=rank, world=second)
+        other = small(pack, jitter=True, rank=rank, world=second)
         other.load_state_dict(state)
         rest.append([ids(batch) for batch in other])
     expected = order[done:] or flat(whole, epoch + 1)
@@ -303,7 +310,7 @@ def test_a_state_goes_on_exactly_with_any_number_of_ranks(pack, epoch, at, first
 def test_a_state_is_one_line_and_the_same_on_every_rank(pack):
     states = []
     for rank in range(3):
-        loader = pipelines.train(pack, **{**SETTINGS, "threads": rank}, rank=rank, world=3)
+        loader = small(pack, threads=rank, rank=rank, world=3)
         iteration = iter(loader)
         next(iteration)
         states.append(json.dumps(loader.state_dict()))
@@ -312,7 +319,7 @@ def test_a_state_is_one_line_and_the_same_on_every_rank(pack):
 
 
 def test_what_was_prefetched_does_not_count(pack):
-    loader = pipelines.train(pack, **{**SETTINGS, "threads": 2}, prefetch=4)
+    loader = small(pack, threads=2, prefetch=4)
     iteration = iter(loader)
     assert loader.state_dict()["batches"] == 0
     next(iteration)
@@ -320,7 +327,7 @@ def test_what_was_prefetched_does_not_count(pack):
 
 
 def test_a_loaded_state_survives_set_epoch_of_its_epoch(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     iteration = iter(loader.at(2))
     del iteration
     state = {**loader.state_dict(), "epoch": 2, "batches": 3}
@@ -337,23 +344,23 @@ def test_a_loaded_state_survives_set_epoch_of_its_epoch(pack):
     ({"jitter": True}, "plan"), ({"shapes": 4}, "plan"), ({"seed": 1}, "seed"),
     ({"augment": pipelines.augment_faces()}, "plan")])
 def test_a_state_of_another_plan_is_refused_and_says_what_changed(pack, change, kind):
-    state = pipelines.train(pack, **SETTINGS).state_dict()
+    state = small(pack).state_dict()
     with pytest.raises(StateError) as error:
-        pipelines.train(pack, **{**SETTINGS, **change}).load_state_dict(state)
+        small(pack, **change).load_state_dict(state)
     assert error.value.kind == kind and error.value.fault.expected != error.value.fault.found
 
 
 def test_a_state_of_other_packs_is_refused(pack, packed):
-    state = pipelines.train(pack, **SETTINGS).state_dict()
+    state = small(pack).state_dict()
     with pytest.raises(StateError):
-        pipelines.train(pack, packed([Kind(30)]), **SETTINGS).load_state_dict(state)
+        small(pack, packed([Kind(30)])).load_state_dict(state)
 
 
 @pytest.mark.parametrize("change", [
     {"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None}, {"seed": None},
     {"plan": None}, {"batches": 1.0}, {"epoch": True}])
 def test_states_that_are_none(pack, change):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     with pytest.raises(StateError):
         loader.load_state_dict({**loader.state_dict(), **change})
     for state in (None, [], {}, "state"):
@@ -398,7 +405,7 @@ def test_evaluation_is_in_the_order_of_the_packs(pack):
     ({"compat": "muvap", "jitter": True}, "jitter")])
 def test_settings_that_cannot_hold(pack, change, kind):
     with pytest.raises(InputError) as error:
-        pipelines.train(pack, **{**SETTINGS, **change})
+        small(pack, **change)
     assert error.value.kind == kind
 
 
@@ -428,17 +435,17 @@ def test_tracks_shorter_than_a_frame_are_counted_and_named(packed):
 
 def test_several_packs_are_one_corpus(pack, packed):
     other = packed([Kind(50), Kind(80)], "other")
-    loader = pipelines.train([pack, other], **SETTINGS)
+    loader = small([pack, other])
     assert set(loader.chunks.track.tolist()) >= {40, 41}
     names = {name for batch in loader for name in batch["sample_ids"].tolist()}
     assert {"other0", "other1", "t0"} <= names
-    assert loader.state_dict() == pipelines.train(pack, other.paths[0], **SETTINGS).state_dict() | {"epoch": 1}
+    assert loader.state_dict() == small(pack, other.paths[0]).state_dict() | {"epoch": 1}
 
 
 def test_the_draws_of_a_pack_do_not_depend_on_its_company(pack, packed):
     def drawn(*packs) -> dict:
         faces = {}
-        for batch in pipelines.train(*packs, **SETTINGS, augment=pipelines.augment_faces(0.5, 0, 0)):
+        for batch in small(*packs, augment=pipelines.augment_faces(0.5, 0, 0)):
             for row, name in enumerate(batch["sample_ids"].tolist()):
                 faces[name, int(batch["starts"][row])] = batch["faces"][row, :batch["lengths"][row]].copy()
         return faces
@@ -451,7 +458,7 @@ def test_the_draws_of_a_pack_do_not_depend_on_its_company(pack, packed):
 
 
 def test_chunks_and_explanation_agree_with_the_batches(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     chunks, said = loader.chunks, loader.explain()
     assert (chunks.prefix + chunks.predict_length == chunks.fed_length).all()
     assert chunks.dtype.names == ("track", "predict_start", "predict_length", "prefix", "fed_length")
@@ -467,18 +474,18 @@ def test_chunks_and_explanation_agree_with_the_batches(pack):
 
 
 def test_cropping_reports_the_frames_that_it_loses(pack):
-    loader = pipelines.train(pack, **SETTINGS, fit="crop", group=1)
+    loader = small(pack, fit="crop", group=1)
     scored = sum(int(batch["scored"].sum()) for batch in loader.at(0))
     assert loader.explain()["frames_lost"] == len(every_frame(pack)) - scored > 0
 
 
 def test_what_min_batch_forces_above_the_budget_is_reported(pack):
-    said = pipelines.train(pack, **{**SETTINGS, "frame_budget": 100, "min_batch": 4}).explain()
+    said = small(pack, frame_budget=100, min_batch=4).explain()
     assert said["over_budget"]["batches"] > 0 and said["over_budget"]["largest"] > 100
 
 
 def test_waiting_is_measured(pack):
-    loader = pipelines.train(pack, **SETTINGS)
+    loader = small(pack)
     for _ in loader:
         time.sleep(0.002)
     loop = loader.explain()["loop"]
