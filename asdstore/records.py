@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,14 @@ class Media(NamedTuple):
     audio: NDArray[np.float32]  # [samples], mono 16 kHz, full scale 1, from the start of the track on; of any length
     labels: NDArray[np.uint8]  # [frames], 0 or 1
     notes: dict[str, float | int | str] = {}  # what the report counts: numbers are added up, texts are counted
+
+
+class Encoded(NamedTuple):
+    """A track as it is stored: an array for each stream, its row of the index without offsets, its tally for the report."""
+
+    arrays: dict[str, NDArray[Any]]
+    row: dict[str, Any]
+    tally: dict[str, Any]
 
 
 def check_records(records: Sequence[Record]) -> None:

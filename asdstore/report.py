@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from asdstore.records import Record
-from spec.layout import SAMPLE_RATE
+from spec.layout import ASD, SAMPLE_RATE, Layout
 from spec.timeline import model_frame_count
 
 NAME = "report.json"
@@ -14,8 +14,10 @@ STAMP = 0.01  # seconds: time stamps of clips have two decimals, so audio cut by
 Tally = dict[str, Any]
 
 
-def empty() -> Tally:
+def empty(layout: Layout = ASD) -> Tally:
     """A tally of nothing, with every key that a report has."""
+    if not layout.has("audio"):
+        return {"tracks": 0, "frames": 0, "datasets": {}, "notes": {}}
     none = {"tracks": 0, "seconds": 0.0}
     audio = {"padded_up_to_one_frame": none, "padded_more": none | {"samples": []}, "cropped": none, "clipped_samples": 0}
     return {"tracks": 0, "frames": 0, "seconds": 0.0, "datasets": {}, "audio": audio, "without_model_frames": [], "notes": {}}
@@ -56,6 +58,9 @@ def add(one: Any, other: Any) -> Any:
 
 def document(tally: Tally) -> dict[str, Any]:
     """The tally as `report.json` says it: hours instead of seconds of tracks, to a thousandth of a second."""
+    if "audio" not in tally:
+        return tally
+
     def hours(size: dict[str, Any]) -> dict[str, Any]:
         return {"tracks": size["tracks"], "frames": size["frames"], "hours": round(size["seconds"] / 3600, 6)}
 

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asdstore import files, report
-from asdstore.records import Media, Record
+from asdstore.frame_tracks import encode_frames
+from asdstore.records import Encoded, Media, Record
 from spec import index, npy, zarr3
 from spec.document import dump_json, parse_json
 from spec.errors import AsdError, FormatError, InputError
-from spec.layout import SHARD_NAME, Layout, Stream
+from spec.layout import FRAMES, SHARD_NAME, Layout, Stream
+from spec.plan import track_rows
 from spec.seal import SealedFile
 from spec.timeline import audio_sample_count, level, model_frame_count, pcm16
 
@@ -28,7 +30,7 @@ class ShardTask(NamedTuple):
 
     number: int
     records: tuple[Record, ...]
-    load: Callable[[Record], Media]
+    load: Callable[[Record], Any]  # Media, or FrameMedia for a layout of frames
     layout: Layout
     work: Path  # the folder with pack/ and facts/
     plan: str  # digest of the plan that the shard belongs to
@@ -42,14 +44,6 @@ class ShardFacts(NamedTuple):
     tally: report.Tally
 
 
-class Encoded(NamedTuple):
-    """A track as it is stored: an array for each stream, its row of the index without offsets, its tally."""
-
-    arrays: dict[str, np.ndarray]
-    row: dict[str, Any]
-    tally: report.Tally
-
-
 def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda record: None) -> ShardFacts:
     """Loads the tracks of a shard and puts the shard in its place. `wrote(record)` is called after each track.
 
@@ -59,11 +53,12 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
     building = task.work / f"building-{task.number:06d}-{os.getpid()}"
     files.remove_tree(building)
     files.make_folder(building)
-    rows, tally = [], report.empty()
+    rows, tally = [], report.empty(layout)
     done = dict.fromkeys((s.name for s in layout.streams), 0)
     with ExitStack() as stack:
         arrays = {s.name: stack.enter_context(files.StreamFile(building / s.file, f"{name}/{s.file}")) for s in layout.streams}
-        total = {s.name: sum(_rows(record)[s.name] for record in task.records) for s in layout.streams}
+        counts = [track_rows(record.frames, record.fps, layout) for record in task.records]
+        total = {s.name: sum(count[s.name] for count in counts) for s in layout.streams}
         for s in layout.streams:
             arrays[s.name].write(npy.header(s.dtype, (total[s.name], *s.item_shape)))
         for record in task.records:
@@ -105,7 +100,7 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
     Raises InputError with the sample id: "faces", "labels", "frames", "audio", "audio-empty", "audio-nan".
     """
     _check_media(record, media, layout.face_shape)
-    count = _rows(record)["audio"]
+    count = audio_sample_count(record.frames, record.fps)
     missing = count - len(media.audio)
     samples = np.ascontiguousarray(media.audio[:count])
     if missing > 0:
@@ -124,7 +119,8 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
 def _encoded(task: ShardTask, record: Record) -> Encoded:
     """Loads and encodes a track; whatever goes wrong names it."""
     try:
-        return encode(record, task.load(record), task.layout)
+        store = encode_frames if task.layout.format == FRAMES.format else encode
+        return store(record, task.load(record), task.layout)
     except AsdError as error:
         if error.fault.sample_id:
             raise
@@ -156,11 +152,6 @@ def _check_media(record: Record, media: Media, face_shape: tuple[int, ...]) -> N
                      "Extract the audio again, or skip the track; only a track of one frame may have none.")
     if not np.isfinite(audio).all():
         raise refuse("audio-nan", "finite samples", f"NaN or infinity at sample {int(np.argmin(np.isfinite(audio)))}")
-
-
-def _rows(record: Record) -> dict[str, int]:
-    """Rows of each stream that a track takes, known before it is loaded."""
-    return {"faces": record.frames, "audio": audio_sample_count(record.frames, record.fps), "labels": record.frames}
 
 
 def _in_order(row: dict[str, Any], layout: Layout) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from asdstore import files, publish
 from asdstore import report as reports
-from asdstore.records import Media, Record, check_records
+from asdstore.records import Record, check_records
 from asdstore.shards import ShardFacts, ShardTask, finished_shard, write_shard
 from spec import columns, index, manifest, seal
 from spec.document import dump_json
@@ -28,7 +28,7 @@ OWN_NAMES = {manifest.NAME, seal.NAME, reports.NAME, columns.FOLDER, "mirror.zar
 Run = Callable[[Callable[[ShardTask], ShardFacts], Sequence[ShardTask]], Generator[ShardFacts, None, None]]
 
 
-def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: Callable[[Record], Media], *,
+def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: Callable[[Record], Any], *,
                layout: Layout = ASD, max_shard_bytes: int = MAX_SHARD_BYTES, sources: str = "", overwrite: bool = False,
                run: Run | None = None, progress: Callable[[Record], object] = lambda record: None,
                report: Mapping[str, Any] | None = None, extras: Mapping[str, bytes] | None = None) -> Path:
@@ -63,7 +63,7 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
         tasks = [ShardTask(number, tuple(records[part.start:part.stop]), load, layout, work.folder, plan)
                  for number, part in enumerate(parts)]
         facts = _write_shards(tasks, run, progress)
-        tally = reports.empty()
+        tally = reports.empty(layout)
         for shard in facts:
             tally = reports.add(tally, shard.tally)
         named = {manifest.NAME: manifest.dump(manifest.Manifest(layout, len(parts), len(records))),
@@ -111,7 +111,8 @@ def _seal(pack: Path, facts: list[ShardFacts], named: dict[str, bytes]) -> None:
 
 def _plan_digest(records: list[Record], layout: Layout, max_shard_bytes: int, sources: str) -> str:
     """Tells whether a stopped run may be continued: sha256 of what decides the bytes of a shard, before decoding."""
-    digest = hashlib.sha256(dump_json([layout.format, layout.version, layout.face_shape, max_shard_bytes, sources]))
+    shapes = [stream.item_shape for stream in layout.streams]
+    digest = hashlib.sha256(dump_json([layout.format, layout.version, shapes, max_shard_bytes, sources]))
     for record in records:
         digest.update(repr(record).encode(errors="backslashreplace") + b"\n")
     return digest.hexdigest()
