@@ -53,6 +53,16 @@ def processes(workers: int, say: Callable[[str], None] = lambda text: print(text
     return run
 
 
+def chosen(kind: str, workers: int | None, address: str, say: Callable[[str], None], heard: Callable[[Any], object],
+           name: Callable[[Any], str]) -> Run | None:
+    """The engine that a command line asks for: "local" or "ray"; None for this process alone."""
+    if kind == "ray":
+        from adapters.ray_engine import cluster
+
+        return cluster(workers, address, heard, name)
+    return None if workers in (None, 1) else processes(workers, say, heard, name)  # type: ignore[arg-type]
+
+
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection

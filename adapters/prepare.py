@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adapters.speech.options import speech_options
+
 if TYPE_CHECKING:
     from adapters.survey import Survey
     from asdstore.errors import AsdError, Fault
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from asdstore.errors import AsdError, MissingError, StoreError
 
     try:
-        return _run(options.job(options), options)
+        return options.run(options, _say_faults) if options.corpus == "speech" else _run(options.job(options), options)
     except StoreError as error:
         _say_error(error, options)
         return USAGE if error.kind == "exists" else UNREADABLE
@@ -87,8 +89,8 @@ def _pack(survey: Survey, job: Job, options: argparse.Namespace) -> int:
             seen.add(record.sample_id)
             bar.add(track_bytes(record.frames, record.fps))
 
-    run = None if options.workers == 1 else engine.processes(
-        options.workers, bar.say, heard=progress, name=lambda task: SHARD_NAME.format(task.number))
+    run = engine.chosen(options.engine, options.workers, options.address, bar.say, progress,
+                        lambda task: SHARD_NAME.format(task.number))
     try:
         pack = write_pack(job.output, survey.records, job.load, max_shard_bytes=round(options.max_shard_gb * 1e9),
                           sources=survey.sources, overwrite=options.overwrite, run=run, progress=progress,
@@ -227,20 +229,29 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--min-clip-seconds", type=_seconds, default=2.0, help="shortest tail to keep (2)")
     verb.add_argument("--loader", action=_NoLoader, help=argparse.SUPPRESS)
     verb.set_defaults(job=_msdwild)
+    speech_options(corpora, _running())
     return parser
 
 
 def _common() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    common = argparse.ArgumentParser(add_help=False, parents=[_running()])
     common.add_argument("--split", help="part of the corpus: a folder below the roots; msdwild: an RTTM that lists videos")
     common.add_argument("--output", help="the pack (default: <dataset root>/packed/<split>)")
     common.add_argument("--skip-missing", action="store_true", help="leave out tracks whose files are missing; they are listed")
     common.add_argument("--max-shard-gb", type=_positive, default=1.0, help="gigabytes of a shard at the most (1.0)")
-    common.add_argument("--workers", type=_count, default=1, metavar="N", help="processes (1)")
-    common.add_argument("--overwrite", action="store_true", help="replace the pack at the output once the new one is complete")
-    common.add_argument("--dry-run", action="store_true", help="look for faults and say what would be written")
-    common.add_argument("--json", action="store_true", help="the report, or the faults, as JSON on stdout")
     return common
+
+
+def _running() -> argparse.ArgumentParser:
+    """The options that every corpus has: who does the work, and what is said of it."""
+    running = argparse.ArgumentParser(add_help=False)
+    running.add_argument("--workers", type=_count, metavar="N", help="processes (1; with Ray, one for each processor)")
+    running.add_argument("--engine", choices=("local", "ray"), default="local", help="processes of this machine or Ray (local)")
+    running.add_argument("--address", default="", help="of a running Ray cluster: auto or host:port (one is started here)")
+    running.add_argument("--overwrite", action="store_true", help="replace what is at the output once the new one is complete")
+    running.add_argument("--dry-run", action="store_true", help="look for faults and say what would be written")
+    running.add_argument("--json", action="store_true", help="the report, or the faults, as JSON on stdout")
+    return running
 
 
 class _NoLoader(argparse.Action):

@@ -12,8 +12,10 @@ import fcntl
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,40 @@ class StreamFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Scratch:
+    """Bytes put aside on the disk, in a file without a name that is gone when it is closed.
+
+    >>> with Scratch(Path("/tmp")) as aside:
+    ...     at = aside.write(b"one"), aside.write(b"two")
+    ...     aside.read(at[1], 3)
+    b'two'
+    """
+
+    def __init__(self, folder: Path):
+        self.path, self.bytes = folder, 0
+        self._file = _call("open", folder, partial(tempfile.TemporaryFile, dir=folder, buffering=0))
+
+    def write(self, data: Data) -> int:
+        """Appends bytes and returns where they begin. Raises StoreError."""
+        at = self.bytes
+        _write_all(self._file.fileno(), self.path, memoryview(data))
+        self.bytes += len(data)
+        return at
+
+    def read(self, at: int, size: int) -> bytes:
+        """Some of the bytes. Raises StoreError."""
+        found = _call("read", self.path, os.pread, self._file.fileno(), size, at)
+        if len(found) != size:
+            raise StoreError("io", file=self.path, expected=f"{size} bytes that were put aside", found=str(len(found)))
+        return found
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def write_file(path: Path, name: str, data: Data) -> SealedFile:

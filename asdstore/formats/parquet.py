@@ -196,7 +196,7 @@ class ParquetSet(Sequence[Utterance]):
     def describe(self) -> str:
         """A short text table: utterances and hours of each corpus, split and language."""
         from asdstore.stats import compute_stats, table
-        return table(compute_stats(self), per_split=True)
+        return table(compute_stats(self, per_split=True), per_split=True)
 
     # Audio ----------------------------------------------------------------------------------------------------------------
     def audio_bytes(self, row: int) -> bytes:
