@@ -102,7 +102,7 @@ def compose(lengths: np.ndarray, limits: Limits, key: Key, *, group: int = 24, s
     if shuffle:
         starts, sizes = _split(starts, sizes, limits.costs(lengths[order[starts]]), limits.min_batch, group)
         cost = sizes * limits.costs(lengths[order[starts]])
-        ranking = in_groups(cost, group, key.fold("order").generator())
+        ranking = in_groups(cost, group, key.fold("order"))
         starts, sizes = starts[ranking], sizes[ranking]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     ids = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
@@ -117,8 +117,7 @@ def sort_descending(lengths: np.ndarray, key: Key | None) -> np.ndarray:
     falling = (longest - lengths).astype(np.uint16 if longest < 1 << 16 else np.int64)
     if key is None:
         return np.argsort(falling, kind="stable")
-    mixed = key.generator().permutation(len(lengths))
-    return mixed[np.argsort(falling[mixed], kind="stable")]
+    return np.lexsort((*key.fold(np.arange(len(lengths))).columns(), falling))
 
 
 def _runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,17 +203,18 @@ def _split(starts: np.ndarray, sizes: np.ndarray, costs: np.ndarray, low: int, g
     return np.array(starts_, np.int64), np.array(sizes_, np.int64)
 
 
-def in_groups(cost: np.ndarray, group: int, draw: np.random.Generator) -> np.ndarray:
+def in_groups(cost: np.ndarray, group: int, key: Key) -> np.ndarray:
     """An order of the batches: `group` of similar cost together, groups and members shuffled, an incomplete group last.
 
-    >>> order = in_groups(np.array([3, 900, 4, 901]), 2, np.random.default_rng(0))
+    >>> order = in_groups(np.array([3, 900, 4, 901]), 2, Key.of(0))
     >>> sorted(map(sorted, order.reshape(-1, 2).tolist()))
     [[0, 2], [1, 3]]
     """
-    ranking = np.argsort(cost + draw.uniform(0, 0.5, len(cost)))
+    numbers = np.arange(len(cost))
+    ranking = np.argsort(cost + key.fold("ties", numbers).uniform(0, 0.5), kind="stable")
     whole, rest = divmod(len(cost), group)
-    at = int(draw.integers(whole + 1)) * group  # whose cost the incomplete group has
-    last = ranking[at:at + rest]
+    at = int(key.fold("incomplete").integers(whole + 1)[0]) * group  # whose cost the incomplete group has
     groups = np.concatenate([ranking[:at], ranking[at + rest:]]).reshape(whole, group)
-    groups = draw.permutation(draw.permuted(groups, axis=1), axis=0)
-    return np.concatenate([groups.ravel(), draw.permutation(last)])
+    mixed = np.argsort(key.fold("members", numbers[:whole * group]).words.reshape(whole, group), axis=1, kind="stable")
+    groups = np.take_along_axis(groups, mixed, axis=1)[key.fold("groups").permutation(whole)]
+    return np.concatenate([groups.ravel(), ranking[at:at + rest][key.fold("last").permutation(rest)]])

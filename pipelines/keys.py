@@ -1,7 +1,7 @@
 """Counter-based random keys, as in JAX: a draw is a pure function of what was folded in, never of a process or the past.
 
-A key holds one 64-bit word per row. `fold` makes another key, `uniform` and `integers` draw one number per row, `generator`
-gives numpy's Philox for draws in bulk. The words are mixed by the splitmix64 finaliser (Steele, Lea, Flood 2014).
+A key holds one 64-bit word per row. `fold` makes another key, `uniform` and `integers` draw one number per row. The words are
+mixed by the splitmix64 finaliser (Steele, Lea, Flood 2014) and by nothing else, so that no version of a library changes them.
 """
 from __future__ import annotations
 
@@ -63,6 +63,14 @@ class Key(NamedTuple):
         """int64 [rows] in [0, below)."""
         return (self.uniform() * below).astype(np.int64)
 
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """32 bits of each row as two uint16 columns for np.lexsort, which sorts such by radix: several times faster."""
+        return (self.words >> np.uint64(32)).astype(np.uint16), (self.words >> np.uint64(48)).astype(np.uint16)
+
+    def permutation(self, size: int) -> np.ndarray:
+        """The numbers below `size` in a random order: int64 [size]."""
+        return np.lexsort(self.fold(np.arange(size)).columns())
+
     def generator(self) -> np.random.Generator:
-        """numpy's counter-based generator, seeded by this key's first word."""
+        """numpy's counter-based generator, seeded by this key's first word, for draws that numpy has and keys have not."""
         return np.random.Generator(np.random.Philox(key=int(self.words[0])))

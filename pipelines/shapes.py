@@ -59,7 +59,6 @@ def compose_shapes(lengths: np.ndarray, grid: tuple[int, ...], limits: Limits, k
     >>> [batches.members(b).tolist() for b in range(len(batches))], batches.rows.tolist(), batches.frames.tolist()
     ([[1, 4], [2, 3], [0]], [2, 2, 6], [9, 9, 3])
     """
-    draw = key.fold("shapes").generator()
     order = sort_descending(lengths, key.fold("ties") if shuffle else None)
     falling = np.asarray(grid[::-1], np.int64)
     rows_of = limits.sizes(falling)
@@ -69,11 +68,11 @@ def compose_shapes(lengths: np.ndarray, grid: tuple[int, ...], limits: Limits, k
     rows: list[int] = []
     frames: list[int] = []
     done = 0
-    for length, size, upto in zip(falling.tolist(), rows_of.tolist(), needed.tolist(), strict=True):
+    for number, (length, size, upto) in enumerate(zip(falling.tolist(), rows_of.tolist(), needed.tolist(), strict=True)):
         whole = -(-max(upto - done, 0) // (size * group))
         end = min(done + whole * size * group, len(order))
         if shuffle:
-            order[done:end] = draw.permutation(order[done:end])
+            order[done:end] = order[done:end][key.fold("shape", number).permutation(end - done)]
         count = -(-(end - done) // size)
         first = len(rows)
         rows += [size] * count
@@ -84,15 +83,16 @@ def compose_shapes(lengths: np.ndarray, grid: tuple[int, ...], limits: Limits, k
     if len(sizes):
         sizes[-1] -= int(sizes.sum()) - len(order)
     starts = np.cumsum(sizes) - sizes
-    ranking = _shuffled(groups, group, draw) if shuffle else np.arange(len(sizes))
+    ranking = _shuffled(groups, group, key) if shuffle else np.arange(len(sizes))
     sizes, starts = sizes[ranking], starts[ranking]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     ids = order[np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])]
     return Batches(ids, offsets, np.array(rows, np.int64)[ranking], np.array(frames, np.int64)[ranking])
 
 
-def _shuffled(groups: list[np.ndarray], size: int, draw: np.random.Generator) -> np.ndarray:
+def _shuffled(groups: list[np.ndarray], size: int, key: Key) -> np.ndarray:
     """Groups in a random order, their members too; the incomplete one, of which there is at most one, stays last."""
-    whole = [g for g in groups if len(g) == size]
-    mixed = [draw.permutation(whole[i]) for i in draw.permutation(len(whole))]
-    return np.concatenate([*mixed, *(draw.permutation(g) for g in groups if len(g) < size), np.empty(0, np.int64)])
+    mixed = [group[key.fold("members", number).permutation(len(group))] for number, group in enumerate(groups)]
+    whole = [group for group in mixed if len(group) == size]
+    ordered = [whole[i] for i in key.fold("groups").permutation(len(whole))]
+    return np.concatenate([*ordered, *(group for group in mixed if len(group) < size), np.empty(0, np.int64)])

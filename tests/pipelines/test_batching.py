@@ -195,3 +195,14 @@ def test_the_shapes_of_the_golden_lengths(corpora):
     fed = corpora["ava+wasd"]
     batches = compose_shapes(fed, choose(fed, 250, 16), Limits(2048), Key.of(0))
     assert fed.sum() / (batches.rows * batches.frames).sum() >= 0.97
+
+
+def test_the_order_is_pinned():
+    """States are saved in this order: it may change only together with `recipe.VERSION`."""
+    lengths = np.array([5, 9, 5, 7, 9, 9, 2, 5])
+    assert members(compose(lengths, Limits(20, 1, 4), Key.of(0, 1), group=2)) == PINNED
+    assert members(compose_shapes(lengths, (5, 9), Limits(20, 1, 4), Key.of(0, 1), group=1)) == PINNED_SHAPES
+
+
+PINNED = [[4], [7, 2, 0], [6], [3], [5], [1]]
+PINNED_SHAPES = [[4, 3], [2, 0, 7, 6], [1, 5]]

@@ -40,11 +40,12 @@ def test_integers_stay_below_their_bound():
     assert (draws >= 0).all() and (draws < below).all() and draws[0] == 0
 
 
-def test_the_generator_is_that_of_the_key():
-    first, second = Key.of(0, 1).fold("ties").generator(), Key.of(0, 1).fold("ties").generator()
-    assert np.array_equal(first.permutation(99), second.permutation(99))
-    other = Key.of(0, 1).fold("order").generator()
-    assert not np.array_equal(other.permutation(99), Key.of(0, 1).fold("ties").generator().permutation(99))
+def test_permutations_are_even():
+    orders = np.stack([Key.of(seed).permutation(6) for seed in range(6000)])
+    assert (np.sort(orders, axis=1) == np.arange(6)).all()
+    counts = np.stack([np.bincount(orders[:, place], minlength=6) for place in range(6)])
+    assert ((counts - 1000) ** 2 / 1000).sum() < 80  # chi squared, 25 degrees of freedom
+    assert len(Key.of(0).permutation(0)) == 0
 
 
 def test_the_words_are_pinned():
