@@ -79,7 +79,7 @@ def _tracks(facts: Facts, stream: Stream) -> Iterator[tuple[ArrayFacts, slice, n
 
 
 def _labels(facts: Facts, faults: list[Fault]) -> Contents:
-    if facts.index is None:
+    if facts.index is None or "speaking_ratio" not in facts.index.columns:  # labels of another kind
         return Contents()
     positives, odd = np.full(len(facts.index), -1, np.int64), []
     for array, rows, first, count in _tracks(facts, facts.layout.stream("labels")):
@@ -99,7 +99,7 @@ def _labels(facts: Facts, faults: list[Fault]) -> Contents:
 def _audio(facts: Facts, faults: list[Fault],
            progress: Progress) -> tuple[np.ndarray | None, np.ndarray | None, tuple[tuple[int, int], ...]]:
     """Levels of the stored audio, whether it reaches full scale, and where it is -32768."""
-    if facts.index is None:
+    if facts.index is None or "audio_rms" not in facts.index.columns:
         return None, None, ()
     levels, full_scale = np.full((len(facts.index), 3), np.nan), np.zeros(len(facts.index), bool)
     lowest = []

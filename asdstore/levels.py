@@ -75,8 +75,8 @@ def levels(columns: Columns) -> Levels:
 
 def _figures(name: str, own: Columns) -> DatasetLevels:
     frames, fps, rms, peak = (own[key] for key in ("source_frames", "source_fps", "audio_rms", "audio_peak"))
-    with np.errstate(all="ignore"):  # a damaged index may hold any number
-        factor, seconds = gain(rms, peak), frames / fps
+    with np.errstate(all="ignore"):
+        factor, seconds = gain(rms, peak), _seconds(own)
         quantities = {"seconds": seconds, "fps": fps, "peak": peak, "rms": rms, "mean": np.abs(own["audio_mean"]),
                       "gain_db": 20 * np.log10(factor), "normalised_peak": peak * factor, "normalised_rms": rms * factor,
                       "speaking_ratio": own["speaking_ratio"]}
@@ -93,7 +93,6 @@ def _looks(name: str, own: Columns) -> list[Look]:
         above = peak - mean > 1.0001  # a peak is measured from the mean
         heard = (rms > SILENCE) & (peak > SILENCE)
         target, cap, limit = 10 ** (TARGET_DBFS / 20) / rms, 10 ** (MAX_GAIN_DB / 20), PEAK_LIMIT / peak
-        short = own["source_frames"] / own["source_fps"] * MODEL_FPS + 1e-9 < 1
     found = (
         ("silence, not amplified", ~heard),
         ("near silence (RMS below -60 dBFS)", heard & (rms < NEAR_SILENCE)),
@@ -103,7 +102,7 @@ def _looks(name: str, own: Columns) -> list[Look]:
         ("beyond full scale", above),
         ("no frame labelled as speech", ratio == 0),
         ("every frame labelled as speech", ratio == 1),
-        ("shorter than one model frame: gives no chunk", short),
+        ("shorter than one model frame: gives no chunk", _is_short(own)),
     )
     return [Look(name, what, int(mask.sum()), float(mask.mean()), tuple(map(str, own["sample_id"][mask][:EXAMPLES])))
             for what, mask in found if mask.any()]
@@ -202,27 +201,47 @@ def _finite(value: float) -> float | None:
 
 def describe(pack: Pack) -> str:
     """A short text table of a pack: tracks, hours, datasets, rates and lengths, and what is unusual about it."""
-    columns = {key: pack.index[key] for key in ("dataset", "sample_id", "source_fps", "source_frames", "speaking_ratio")}
-    frames, names = columns["source_frames"], columns["dataset"]
-    with np.errstate(all="ignore"):
-        seconds = frames / columns["source_fps"]
-        short = seconds * MODEL_FPS + 1e-9 < 1
-    rows = [["dataset", "tracks", "hours", "frames", "shortest", "median", "longest", "speaking", "rates"]]
-    for name in np.unique(names):
-        own = names == name
-        rates, counts = np.unique(columns["source_fps"][own], return_counts=True)
-        speaking = np.sum(columns["speaking_ratio"][own] * frames[own]) / max(1, np.sum(frames[own]))
-        rows.append([str(name), f"{own.sum():,}", f"{seconds[own].sum() / 3600:.3f}", f"{frames[own].sum():,}",
-                     *(f"{np.percentile(seconds[own], p):.2f} s" for p in (0, 50, 100)), f"{speaking:.1%}",
-                     _rates(dict(zip(rates.tolist(), counts.tolist(), strict=True)))])
+    names, ids = pack.index["dataset"], pack.index["sample_id"]
+    columns = {key: pack.index[key] for key in ("source_frames", "source_fps", "speaking_ratio") if key in pack.all.columns}
+    rows = [_glance(str(name), {key: column[names == name] for key, column in columns.items()}) for name in np.unique(names)]
     streams = ", ".join(f"{s.name} {np.dtype(s.dtype).name} {'x'.join(map(str, s.item_shape))}".rstrip()
                         for s in pack.layout.streams)
+    hours = [f"{_seconds(columns).sum() / 3600:.3f} h"] if "source_fps" in columns else []
     head = [", ".join(pack.paths), f"{pack.layout.format} {pack.layout.version}: {streams}",
-            f"{_many(len(pack), 'track')}, {seconds.sum() / 3600:.3f} h, {'sealed' if pack.sealed else NOT_SEALED}"]
-    ids, counts = np.unique(columns["sample_id"], return_counts=True)
-    unusual = [*_named("{} with the sample id of another one", ids[counts > 1], counts[counts > 1].sum()),
-               *_named("{} shorter than one model frame", columns["sample_id"][short], short.sum())]
-    return "\n".join([*head, *unusual, *aligned(rows, left=(0, len(rows[0]) - 1))])
+            ", ".join([_many(len(pack), "track"), *hours, "sealed" if pack.sealed else NOT_SEALED])]
+    distinct, counts = np.unique(ids, return_counts=True)
+    short = _is_short(columns) if "source_fps" in columns else np.zeros(len(pack), bool)
+    unusual = [*_named("{} with the sample id of another one", distinct[counts > 1], counts[counts > 1].sum()),
+               *_named("{} shorter than one model frame", ids[short], short.sum())]
+    table = aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=(0, len(rows[0]) - 1)) if rows else []
+    return "\n".join([*head, *unusual, *table])
+
+
+def _glance(name: str, own: Columns) -> dict[str, str]:
+    """The row of one dataset, as far as the index has the columns."""
+    frames = own["source_frames"]
+    row = {"dataset": name, "tracks": f"{len(frames):,}", "frames": f"{frames.sum():,}"}
+    timed = "source_fps" in own
+    lengths, unit = (_seconds(own), "{:.2f} s") if timed else (frames, "{:.0f} frames")
+    row |= {title: unit.format(np.percentile(lengths, p)) for title, p in (("shortest", 0), ("median", 50), ("longest", 100))}
+    if "speaking_ratio" in own:
+        row["speaking"] = f"{np.sum(own['speaking_ratio'] * frames) / max(1, np.sum(frames)):.1%}"
+    if timed:
+        rates, counts = np.unique(own["source_fps"], return_counts=True)
+        found = dict(zip(rates.tolist(), counts.tolist(), strict=True))
+        row |= {"hours": f"{lengths.sum() / 3600:.3f}", "rates": _rates(found)}
+    return row
+
+
+def _seconds(columns: Columns) -> np.ndarray:
+    with np.errstate(all="ignore"):  # a damaged index may hold any number
+        return columns["source_frames"] / columns["source_fps"]
+
+
+def _is_short(columns: Columns) -> np.ndarray:
+    """Whether a track gives no model frame."""
+    with np.errstate(all="ignore"):
+        return _seconds(columns) * MODEL_FPS + 1e-9 < 1
 
 
 def _named(sentence: str, ids: np.ndarray, tracks: int) -> list[str]:

@@ -93,7 +93,7 @@ def test_describe(make_pack):
     assert lines[0] == str(made.path)
     assert lines[1] == "muvap-asd-mmap 4: faces uint8 112x112, audio int16, labels uint8"
     assert lines[2] == "3 tracks, 0.000 h, sealed"
-    assert [line.split() for line in lines[3:]][-1][:4] == ["ava", "3", "0.000", "43"]
+    assert [line.split() for line in lines[3:]][-1][:4] == ["ava", "3", "43", "0.04"]
     assert not any("shorter" in line for line in lines)
     short = asdstore.open(make_pack("short", frames=(30, 1), fps=(25.0, 60.0)).path)
     assert f"1 track shorter than one model frame: {short[1].id}" in short.describe()

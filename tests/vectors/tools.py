@@ -31,7 +31,8 @@ def media(record: Record, shape: tuple[int, int] = SHAPE) -> Media:
     faces = (np.arange(record.frames * shape[0] * shape[1]) * 7 + seed) % 256
     audio = np.zeros(audio_sample_count(record.frames, record.fps), np.float32)
     even = len(audio) // 2 * 2
-    audio[:even] = np.tile(np.array([1, -1], np.float32), even // 2) * ((1 + seed % 7) / 64 if record.dataset != "silent" else 0)
+    level = 0 if record.dataset == "silent" else (1 + seed % 7) / 64
+    audio[:even] = np.tile(np.array([1, -1], np.float32), even // 2) * level
     labels = (np.arange(record.frames) % 3 == 0).astype(np.uint8)
     return Media(faces.reshape(record.frames, *shape).astype(np.uint8), audio, labels)
 
