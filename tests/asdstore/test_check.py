@@ -18,7 +18,10 @@ import asdstore
 from asdstore import reading
 from asdstore.check import check, document, main, text
 from asdstore.errors import AsdError, Fault
+from asdstore.frame_tracks import FrameMedia, frame_layout
 from asdstore.mirror import mirror
+from asdstore.records import Record
+from asdstore.writer import write_pack
 from spec import npy
 from tests.vectors.make import HOME
 from tests.vectors.tools import edit_bytes, edit_json, edit_rows, reseal, resize, write_npy
@@ -276,6 +279,21 @@ def test_no_damage_ends_the_check(tmp_path, data):
             asdstore.open(path)
         except AsdError:
             assert report.exit_code > 0
+
+
+def load_frames(record: Record) -> FrameMedia:
+    values = np.arange(record.frames * 3, dtype=np.float32).reshape(-1, 3)
+    return FrameMedia(values, np.arange(record.frames, dtype=np.int32) + 1000)
+
+
+def test_packs_of_frames_are_checked_as_far_as_they_go(tmp_path):
+    records = [Record("digits", f"u{k}", 100.0, 5 + k, 0.0, f"s{k}", None) for k in range(3)]
+    pack = write_pack(tmp_path / "frames", records, load_frames, layout=frame_layout(3, 1))
+    report = check(pack, deep=True)
+    assert report.exit_code == 0 and report.packs[0].faults == () and report.packs[0].tracks == 3 and report.levels is None
+    assert asdstore.open(pack).describe().splitlines()[-1].split()[:4] == ["digits", "3", "18", "5"]
+    edit_bytes(pack / "shard-000000/features.npy", 140, b"\x01")
+    assert {f.rule for f in found(pack, deep=True)} == {"R032", "R034"}
 
 
 def test_a_disk_that_fails_is_a_fault(make_pack, monkeypatch):
