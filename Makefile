@@ -8,7 +8,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet -c constraints.
 .PHONY: help demo test bench lint clean
 
 help:
-	@echo "make demo    build a small corpus, prepare, check, mirror and read it"
+	@echo "make demo    build a small corpus, prepare, check, mirror and read it, and train on it"
 	@echo "make test    all tests"
 	@echo "make bench   the ratios of bench/"
 	@echo "make lint    ruff and pyright"
@@ -37,7 +37,7 @@ $(RUN):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(RUN)
-	$(PIP) -e '.[media]'
+	$(PIP) -e '.[media,jax]'
 	@touch $@
 
 # torch goes first and pinned: asked for as a range, pip may prefer a newer release with gigabytes of CUDA

@@ -1,15 +1,17 @@
-"""`make demo`: the whole way of a corpus, from media to arrays in memory, with one line for each step.
+"""`make demo`: the whole way of a corpus, from media to a network that has learned, with one line for each step.
 
-Real media are taken from the folder that ASDSTORE_SHARED names, where it is set; else they are made here.
+Real media are taken from the folder that ASDSTORE_SHARED names, where it is set; else they are made here. What the network
+learns is made here in any case.
 """
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ import numpy as np
 import asdstore
 from asdstore import cli
 from examples.corpus import make_corpus
+from examples.learning import packs
 
 FOLDER = Path("demo")
 
@@ -120,7 +123,22 @@ def _megabytes(folder: Path) -> str:
     return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e6:.1f}"
 
 
-def main() -> int:
+def learn(epochs: int) -> None:
+    """Train the network of examples/train_jax.py, from packs to a learning curve."""
+    from examples import train_jax
+
+    with step("learn from") as said:
+        learned, held_out = packs(FOLDER / "learning")
+        said.append(f"{len(asdstore.open(learned))} tracks in {learned}, to be tested on {len(asdstore.open(held_out))} others")
+    with step("learned") as said:
+        curve = train_jax.train([learned], [held_out], epochs=epochs)
+        said.append(f"{curve.scores[-1].accuracy:.1%} of the frames of those others are told right")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m examples.demo", description="From media to a network that has learned.")
+    parser.add_argument("--epochs", type=int, default=10, help="of the training at the end (10)")
+    epochs = parser.parse_args(argv).epochs
     shared = os.environ.get("ASDSTORE_SHARED")
     started = time.perf_counter()
     with step("media") as said:
@@ -141,7 +159,9 @@ def main() -> int:
     with step("check") as said:
         command("check", *(source.pack / "mirror.zarr" for source in sources))
         said.append("both mirrors: every chunk is there")
-    print(f"\n{asdstore.open([source.pack for source in sources]).describe()}\n\n{time.perf_counter() - started:.1f} s in all. "
+    print(f"\n{asdstore.open([source.pack for source in sources]).describe()}\n")
+    learn(epochs)
+    print(f"\n{time.perf_counter() - started:.1f} s in all. "
           f"Look around: {FOLDER}/packed, or in Python asdstore.open({str(sources[0].pack)!r})[0].faces")
     return 0
 
