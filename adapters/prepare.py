@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from adapters.frame_options import frame_options
 from adapters.speech.options import speech_options
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from asdstore.errors import AsdError, MissingError, StoreError
 
     try:
-        return options.run(options, _say_faults) if options.corpus == "speech" else _run(options.job(options), options)
+        return options.run(options, _say_faults) if hasattr(options, "run") else _run(options.job(options), options)
     except StoreError as error:
         _say_error(error, options)
         return USAGE if error.kind == "exists" else UNREADABLE
@@ -230,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--loader", action=_NoLoader, help=argparse.SUPPRESS)
     verb.set_defaults(job=_msdwild)
     speech_options(corpora, _running())
+    frame_options(corpora, _running())
     return parser
 
 

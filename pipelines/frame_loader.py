@@ -17,7 +17,9 @@ import numpy as np
 
 from asdstore.errors import InputError
 from asdstore.formats.open import open_source
+from asdstore.formats.packed import Packed
 from asdstore.formats.source import Source
+from asdstore.pack import Pack
 from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
 from pipelines.frame_spec import FrameSpec, files, parse_spec
@@ -336,6 +338,8 @@ def _opened(spec: Any, strict: bool, allow_commands: bool) -> tuple[FrameSpec, l
 def _sources(part: Any, strict: bool, allow_commands: bool) -> list[Source]:
     if isinstance(part, Source):
         return [part]
+    if isinstance(part, Pack):
+        return [Packed(part)]
     return [open_source(name, None, strict, allow_commands) for name in files(str(part))]
 
 

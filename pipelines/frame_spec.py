@@ -164,7 +164,7 @@ def files(pattern: str) -> list[str]:
         there = os.path.isdir(folder) or glob.has_magic(folder)
         raise MissingError("missing", file=pattern, expected="a file of that name or pattern",
                            found="none" if there else f"no folder {folder}", cure=f"Names are relative to {os.getcwd()}.")
-    kinds = {kind_of(name) for name in found}
+    kinds = {"pack" if os.path.isdir(name) else kind_of(name) for name in found}
     if len(kinds) > 1:
         names = ", ".join(sorted(kind or "others" for kind in kinds))
         raise InputError("spec", file=pattern, expected="files of one kind", found=names)

@@ -22,18 +22,21 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 def open_source(path: str | os.PathLike[str], label: str | os.PathLike[str] | None = None, strict: bool = True,
                 allow_commands: bool = False) -> Source:
-    """The frame features of a pfile, an scp or ark, or a pickle.
+    """The frame features of a pfile, an scp or ark, a pickle, or a pack of frames.
 
     `label`, `strict` and `allow_commands` are those of `open_kaldi`; other files have their labels inside.
 
     Raises: FormatError, kind "format", for other names, and for labels beside a file that has its own; what the readers raise.
     """
-    kind = kind_of(path)
+    kind = "" if os.path.isdir(path) else kind_of(path)
     if kind in ("scp", "ark"):
         from asdstore.formats.kaldi import open_kaldi
         return open_kaldi(path, label, strict, allow_commands)
     if label is not None:
         raise FormatError("format", file=path, expected="label= beside an scp or ark only", found=f"label={label}")
+    if os.path.isdir(path):
+        from asdstore.formats.packed import open_packed
+        return open_packed(path)
     if kind == "pfile":
         from asdstore.formats.pfile import open_pfile
         return open_pfile(path)
