@@ -10,6 +10,7 @@ import pickle
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pipelines
 from asdstore.errors import StateError
-from pipelines.loader import Loader
 from tests.pipelines.made import varied, write
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
@@ -38,6 +38,7 @@ class Loaders(RuleBasedStateMachine):
         self.settings = {"window": 60, "context": 15, "frame_budget": 500, "jitter": jitter, "group": 3}
         self.means: dict[str, Any] = {"threads": 0, "prefetch": 2, "processes": 0}
         self.epoch = self.done = 0
+        self.torch = False
         self.saved: str | None = None
         self.kept: list[tuple[dict, dict]] = []
         self.resumed = False
@@ -46,8 +47,9 @@ class Loaders(RuleBasedStateMachine):
     def start(self, world: int) -> None:
         """A new job of `world` ranks."""
         self.stop()
-        self.loaders = [pipelines.train(self.pack, **self.settings, **self.means, start_method="fork", rank=rank, world=world)
-                        for rank in range(world)]
+        loaders = [pipelines.train(self.pack, **self.settings, **self.means, start_method="fork", rank=rank, world=world)
+                   for rank in range(world)]
+        self.loaders = [pipelines.to_torch(loader) for loader in loaders] if self.torch else loaders
         self.iterations: list[Iterator] | None = None
 
     def stop(self) -> None:
@@ -162,6 +164,27 @@ class Loaders(RuleBasedStateMachine):
         self.means["processes"] = processes
         self.resume(1)
 
+    @precondition(lambda self: find_spec("torch"))
+    @rule()
+    def change_the_bridge(self) -> None:
+        """The same job goes on with tensors, or without them again."""
+        self.torch = not self.torch
+        self.resume(len(self.loaders))
+
+    @precondition(lambda self: find_spec("grain") and not self.torch)
+    @rule(epoch=EPOCHS, data=st.data())
+    def read_through_grain(self, epoch: int, data: st.DataObject) -> None:
+        world = data.draw(WORLDS)
+        rank = data.draw(st.integers(0, world - 1))
+        whole = pipelines.train(self.pack, **self.settings, rank=0, world=1).at(epoch)
+        ranked = pipelines.to_grain(whole).repeat(2)[rank::world]
+        numbers = [(each, number) for each in (epoch, epoch + 1) for number in range(len(self.order(each)))][rank::world]
+        assert len(ranked) == len(numbers)
+        step, current = data.draw(st.integers(0, len(numbers) - 1)), self.epoch
+        self.epoch, number = numbers[step]
+        self.check(ranked[step], number)
+        self.epoch = current
+
     @precondition(lambda self: self.means["processes"])
     @rule(which=st.integers(0, 9))
     def kill_a_worker(self, which: int) -> None:
@@ -190,7 +213,7 @@ class Loaders(RuleBasedStateMachine):
     @rule()
     def send_to_another_process(self) -> None:
         state = self.loaders[0].state_dict()
-        made: list[Loader] = [pickle.loads(pickle.dumps(loader)) for loader in self.loaders]
+        made: list[Any] = [pickle.loads(pickle.dumps(loader)) for loader in self.loaders]
         self.stop()
         self.loaders, self.iterations, self.resumed = made, None, True
         for loader in self.loaders:
