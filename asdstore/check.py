@@ -94,14 +94,19 @@ def _checked(path: str, deep: bool, progress: Callable[[str], object]) -> tuple[
 def _levels(gathered: Sequence[Facts | None]) -> Levels | None:
     import numpy as np
 
-    from asdstore.levels import COLUMNS, levels
+    from asdstore.levels import COLUMNS, LEVELS, Levels, levels
     from spec.strings import Strings
 
-    parts = [f.index.columns for f in gathered if f and f.index is not None and all(c in f.index.columns for c in COLUMNS)]
-    if not parts:
+    formats: dict[str, list[dict[str, np.ndarray]]] = {}
+    for facts in gathered:
+        if facts and facts.index is not None and all(name in facts.index.columns for name in LEVELS):
+            columns = ((name, column) for name, column in facts.index.columns.items() if name in COLUMNS)
+            formats.setdefault(facts.layout.format, []).append(
+                {name: column.to_numpy() if isinstance(column, Strings) else column for name, column in columns})
+    if not formats:
         return None
-    arrays = [{name: c.to_numpy() if isinstance(c := part[name], Strings) else c for name in COLUMNS} for part in parts]
-    return levels({name: np.concatenate([part[name] for part in arrays]) for name in COLUMNS})
+    found = [levels({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}) for parts in formats.values()]
+    return Levels(tuple(one for r in found for one in r.datasets), tuple(look for r in found for look in r.looks))
 
 
 # ---- as text and as JSON

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spec.layout import SAMPLE_RATE
 from spec.timeline import MODEL_FPS, SILENCE, gain
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ LARGE_DIFFERENCE = 3.0  # dB between the median normalised RMS of two datasets
 EXAMPLES = 3  # ids named where something deserves a look
 NOT_SEALED = "not sealed: exchanged or altered files cannot be detected"
 
-COLUMNS = ("dataset", "sample_id", "source_fps", "source_frames", "audio_mean", "audio_rms", "audio_peak", "speaking_ratio")
+LEVELS = ("audio_mean", "audio_rms", "audio_peak")  # an index without them has no level report
+COLUMNS = ("dataset", "corpus", "sample_id", "source_fps", "source_frames", "audio_samples", "speaking_ratio", *LEVELS)
 Columns = Mapping[str, np.ndarray]
 Numbers = NDArray[np.float64]
 
@@ -44,9 +46,9 @@ class DatasetLevels(NamedTuple):
 
     dataset: str
     tracks: int
-    frames: int
     seconds: float
-    speaking: float  # share of the frames
+    frames: int | None  # these three are None or empty for a corpus of audio alone
+    speaking: float | None  # share of the frames
     fps: dict[float, int]  # tracks at each rate
     spreads: dict[str, tuple[float, ...]]
 
@@ -59,36 +61,37 @@ class Levels(NamedTuple):
 
 
 def levels(columns: Columns) -> Levels:
-    """The level report of an index: `columns[name]` is an array [tracks], as `pack.index` gives it.
+    """The level report of an index: `columns[name]` is an array [tracks], as `pack.index` gives it, of COLUMNS that it has.
 
     Quantities: seconds, fps, peak, rms, mean (absolute), gain_db, normalised_peak, normalised_rms, speaking_ratio; levels on
     full scale 1. Normalised is what the loader makes of a track: mean removed, then the format's gain.
     """
-    names = np.asarray(columns["dataset"])
+    columns = {key: columns[key] for key in COLUMNS if key in columns}
+    names = _names(columns)
     found, looks = [], []
     for name in np.unique(names):
-        own = {key: columns[key][names == name] for key in COLUMNS}
+        own = {key: column[names == name] for key, column in columns.items()}
         found.append(_figures(str(name), own))
         looks += _looks(str(name), own)
     return Levels(tuple(found), (*looks, *_differences(found)))
 
 
 def _figures(name: str, own: Columns) -> DatasetLevels:
-    frames, fps, rms, peak = (own[key] for key in ("source_frames", "source_fps", "audio_rms", "audio_peak"))
-    with np.errstate(all="ignore"):
-        factor, seconds = gain(rms, peak), _seconds(own)
-        quantities = {"seconds": seconds, "fps": fps, "peak": peak, "rms": rms, "mean": np.abs(own["audio_mean"]),
+    rms, peak, seconds = own["audio_rms"], own["audio_peak"], _seconds(own)
+    with np.errstate(all="ignore"):  # a damaged index may hold any number
+        factor = gain(rms, peak)
+        quantities = {"seconds": seconds, "peak": peak, "rms": rms, "mean": np.abs(own["audio_mean"]),
                       "gain_db": 20 * np.log10(factor), "normalised_peak": peak * factor, "normalised_rms": rms * factor,
-                      "speaking_ratio": own["speaking_ratio"]}
+                      **{key: own[field] for key, field in (("fps", "source_fps"), ("speaking_ratio", "speaking_ratio"))
+                         if field in own}}
         spreads = {key: tuple(np.percentile(values, PERCENTILES).tolist()) for key, values in quantities.items()}
-        speaking = float(np.sum(own["speaking_ratio"] * frames) / np.sum(frames))
-    rates, counts = np.unique(fps, return_counts=True)
-    return DatasetLevels(name, len(frames), int(frames.sum()), float(seconds.sum()), speaking,
-                         dict(zip(rates.tolist(), counts.tolist(), strict=True)), spreads)
+    frames = int(own["source_frames"].sum()) if "source_frames" in own else None
+    return DatasetLevels(name, len(rms), float(seconds.sum()), frames, _speaking(own), _tracks_by_rate(own), spreads)
 
 
 def _looks(name: str, own: Columns) -> list[Look]:
-    rms, peak, ratio, mean = own["audio_rms"], own["audio_peak"], own["speaking_ratio"], np.abs(own["audio_mean"])
+    rms, peak, mean = own["audio_rms"], own["audio_peak"], np.abs(own["audio_mean"])
+    ratio = own.get("speaking_ratio", np.full(len(rms), 0.5))
     with np.errstate(all="ignore"):
         above = peak - mean > 1.0001  # a peak is measured from the mean
         heard = (rms > SILENCE) & (peak > SILENCE)
@@ -120,6 +123,42 @@ def _db(value: float) -> float:
     return 20 * math.log10(value) if value > 0 else -math.inf
 
 
+# ---- columns that not every index has
+
+def _names(columns: Columns) -> np.ndarray:
+    """The dataset of each track."""
+    return np.asarray(columns["dataset"] if "dataset" in columns else columns["corpus"])
+
+
+def _is_timed(columns: Columns) -> bool:
+    return "source_fps" in columns or "audio_samples" in columns
+
+
+def _seconds(columns: Columns) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return columns["source_frames"] / columns["source_fps"] if "source_fps" in columns else (
+            columns["audio_samples"] / SAMPLE_RATE)
+
+
+def _is_short(columns: Columns) -> np.ndarray:
+    """Whether a track gives no model frame."""
+    with np.errstate(all="ignore"):
+        return _seconds(columns) * MODEL_FPS + 1e-9 < 1
+
+
+def _speaking(columns: Columns) -> float | None:
+    """The share of the frames that are labelled as speech."""
+    if "speaking_ratio" not in columns:
+        return None
+    with np.errstate(all="ignore"):
+        return float(np.sum(columns["speaking_ratio"] * columns["source_frames"]) / np.sum(columns["source_frames"]))
+
+
+def _tracks_by_rate(columns: Columns) -> dict[float, int]:
+    rates, counts = np.unique(columns.get("source_fps", np.empty(0)), return_counts=True)
+    return dict(zip(rates.tolist(), counts.tolist(), strict=True))
+
+
 # ---- as text
 
 _ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
@@ -140,11 +179,12 @@ def text(report: Levels) -> str:
 
 
 def _table(one: DatasetLevels) -> str:
-    head = (f"Levels of {one.dataset}: {_many(one.tracks, 'track')}, {one.seconds / 3600:.3f} h, {one.frames:,} frames, "
-            f"{_rates(one.fps)}, {one.speaking:.1%} of the frames speak")
+    head = [f"Levels of {one.dataset}: {_many(one.tracks, 'track')}", f"{one.seconds / 3600:.3f} h"]
+    head += [f"{one.frames:,} frames", _rates(one.fps)] if one.frames is not None else []
+    head += [f"{one.speaking:.1%} of the frames speak"] if one.speaking is not None else []
     rows = [["percentile", *map(str, PERCENTILES)]]
-    rows += [[title, *map(form, one.spreads[key])] for title, key, form in _ROWS]
-    return "\n".join([head, *aligned(rows)])
+    rows += [[title, *map(form, one.spreads[key])] for title, key, form in _ROWS if key in one.spreads]
+    return "\n".join([", ".join(head), *aligned(rows)])
 
 
 def _said(look: Look) -> str:
@@ -193,24 +233,24 @@ def document(report: Levels) -> dict[str, Any]:
     return {"datasets": datasets, "looks": [look._asdict() for look in report.looks]}
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 # ---- the pack at a glance
 
 def describe(pack: Pack) -> str:
     """A short text table of a pack: tracks, hours, datasets, rates and lengths, and what is unusual about it."""
-    names, ids = pack.index["dataset"], pack.index["sample_id"]
-    columns = {key: pack.index[key] for key in ("source_frames", "source_fps", "speaking_ratio") if key in pack.all.columns}
+    columns = {key: pack.index[key] for key in COLUMNS if key in pack.all.columns}
+    names, ids, timed = _names(columns), columns["sample_id"], _is_timed(columns)
     rows = [_glance(str(name), {key: column[names == name] for key, column in columns.items()}) for name in np.unique(names)]
     streams = ", ".join(f"{s.name} {np.dtype(s.dtype).name} {'x'.join(map(str, s.item_shape))}".rstrip()
                         for s in pack.layout.streams)
-    hours = [f"{_seconds(columns).sum() / 3600:.3f} h"] if "source_fps" in columns else []
+    hours = [f"{_seconds(columns).sum() / 3600:.3f} h"] if timed else []
     head = [", ".join(pack.paths), f"{pack.layout.format} {pack.layout.version}: {streams}",
             ", ".join([_many(len(pack), "track"), *hours, "sealed" if pack.sealed else NOT_SEALED])]
     distinct, counts = np.unique(ids, return_counts=True)
-    short = _is_short(columns) if "source_fps" in columns else np.zeros(len(pack), bool)
+    short = _is_short(columns) if timed else np.zeros(len(pack), bool)
     unusual = [*_named("{} with the sample id of another one", distinct[counts > 1], counts[counts > 1].sum()),
                *_named("{} shorter than one model frame", ids[short], short.sum())]
     table = aligned([list(rows[0]), *(list(row.values()) for row in rows)], left=(0, len(rows[0]) - 1)) if rows else []
@@ -219,29 +259,15 @@ def describe(pack: Pack) -> str:
 
 def _glance(name: str, own: Columns) -> dict[str, str]:
     """The row of one dataset, as far as the index has the columns."""
-    frames = own["source_frames"]
-    row = {"dataset": name, "tracks": f"{len(frames):,}", "frames": f"{frames.sum():,}"}
-    timed = "source_fps" in own
-    lengths, unit = (_seconds(own), "{:.2f} s") if timed else (frames, "{:.0f} frames")
+    row = {"dataset": name, "tracks": f"{len(own['sample_id']):,}"}
+    if "source_frames" in own:
+        row["frames"] = f"{own['source_frames'].sum():,}"
+    timed = _is_timed(own)
+    lengths, unit = (_seconds(own), "{:.2f} s") if timed else (own["source_frames"], "{:.0f} frames")
     row |= {title: unit.format(np.percentile(lengths, p)) for title, p in (("shortest", 0), ("median", 50), ("longest", 100))}
-    if "speaking_ratio" in own:
-        row["speaking"] = f"{np.sum(own['speaking_ratio'] * frames) / max(1, np.sum(frames)):.1%}"
-    if timed:
-        rates, counts = np.unique(own["source_fps"], return_counts=True)
-        found = dict(zip(rates.tolist(), counts.tolist(), strict=True))
-        row |= {"hours": f"{lengths.sum() / 3600:.3f}", "rates": _rates(found)}
-    return row
-
-
-def _seconds(columns: Columns) -> np.ndarray:
-    with np.errstate(all="ignore"):  # a damaged index may hold any number
-        return columns["source_frames"] / columns["source_fps"]
-
-
-def _is_short(columns: Columns) -> np.ndarray:
-    """Whether a track gives no model frame."""
-    with np.errstate(all="ignore"):
-        return _seconds(columns) * MODEL_FPS + 1e-9 < 1
+    row |= {"hours": f"{lengths.sum() / 3600:.3f}"} if timed else {}
+    row |= {"speaking": f"{_speaking(own):.1%}"} if "speaking_ratio" in own else {}
+    return row | ({"rates": _rates(_tracks_by_rate(own))} if "source_fps" in own else {})
 
 
 def _named(sentence: str, ids: np.ndarray, tracks: int) -> list[str]:

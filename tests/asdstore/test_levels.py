@@ -102,3 +102,14 @@ def test_describe(make_pack):
     (made.path / "seal.json").unlink()
     assert "not sealed: exchanged or altered files cannot be detected" in asdstore.open(made.path).describe()
     assert asdstore.open(made.path)[:0].describe()
+
+
+def test_a_corpus_of_audio_alone_has_levels_too():
+    speech = {key: values for key, values in columns().items() if not key.startswith(("source", "speaking", "dataset"))}
+    speech |= {"corpus": np.array(["fleurs", "fleurs", "yodas"]), "audio_samples": np.array([16000, 32000, 8000])}
+    report = levels.levels(speech)
+    one, other = report.datasets
+    assert (one.dataset, one.tracks, one.seconds, one.frames, one.speaking, one.fps) == ("fleurs", 2, 3.0, None, None, {})
+    assert other.seconds == 0.5 and one.spreads["seconds"][-1] == 2.0 and "fps" not in one.spreads
+    assert levels.text(report).startswith("Levels of fleurs: 2 tracks, 0.001 h\n")
+    json.dumps(levels.document(report), allow_nan=False)
