@@ -1,6 +1,7 @@
 """The tracks of one or several packs as columns: what a plan is made from, without touching an array of a pack."""
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+import asdstore
 from asdstore.errors import InputError
-from asdstore.pack import Pack, open_pack
+from asdstore.pack import Pack
 from pipelines.keys import Key
 
 STREAMS = ("faces", "audio", "labels")
@@ -32,10 +34,15 @@ class Tracks:
     def of(cls, packs: Sequence[Pack]) -> Tracks:
         """The tracks of packs of one geometry.
 
-        Raises: InputError, "geometry" for packs that differ in it, "empty" where there is no track, "fps" for a rate that
-        is not finite and above 0.
+        Raises: InputError, "layout" for what is no pack of face tracks, "geometry" for packs that differ in it, "empty" where
+        there is no track, "fps" for a rate that is not finite and above 0.
         """
         packs = tuple(packs)
+        for pack in packs:
+            streams = {stream.name for stream in pack.layout.streams} if isinstance(pack, Pack) else set()
+            if not streams.issuperset(STREAMS):
+                raise InputError("layout", file=pack, expected=f"a pack of {', '.join(STREAMS)}",
+                                 found=", ".join(sorted(streams)) or type(pack).__name__)
         for pack in packs[1:]:
             if pack.layout != packs[0].layout:
                 raise InputError("geometry", file=pack, expected=f"the layout of {packs[0]}: {_says(packs[0])}",
@@ -98,14 +105,12 @@ def _says(pack: Pack) -> str:
     return f"{layout.format} {layout.version}, " + ", ".join(f"{s.name} {s.dtype} {list(s.item_shape)}" for s in layout.streams)
 
 
-def opened(packs: Sequence[Any]) -> tuple[Pack, ...]:
-    """Packs from packs, paths and lists of them, in order."""
-    found: list[Pack] = []
+def opened(packs: Sequence[Any]) -> tuple[Any, ...]:
+    """What packs, paths that `asdstore.open` knows, and lists of them stand for, in order."""
+    found: list[Any] = []
     for given in packs:
-        if isinstance(given, Pack):
-            found.append(given)
-        elif isinstance(given, (list, tuple)):
+        if isinstance(given, (list, tuple)):
             found += opened(given)
         else:
-            found.append(open_pack(given))
+            found.append(asdstore.open(given) if isinstance(given, (str, os.PathLike)) else given)
     return tuple(found)

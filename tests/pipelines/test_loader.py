@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import shutil
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipelines
-from asdstore.errors import InputError, StateError
+from asdstore.errors import AsdError, InputError, StateError
 from pipelines.gather import Pool
 from pipelines.prefetch import ordered
 from tests.pipelines.made import Kind
@@ -413,6 +414,25 @@ def test_packs_of_different_geometry(packed):
     with pytest.raises(InputError) as error:
         pipelines.train(packed([Kind(30)], "a"), packed([Kind(30)], "b", face_shape=(9, 6)))
     assert error.value.kind == "geometry"
+
+
+@pytest.mark.parametrize("given", [5, None, np.zeros(3)])
+def test_what_is_no_pack(given):
+    with pytest.raises(InputError) as error:
+        pipelines.train(given)
+    assert error.value.kind == "layout"
+
+
+@pytest.mark.parametrize("fps", ["0.0", "-25.0", "NaN", "1e999"])
+def test_rates_that_are_none(golden, tmp_path, fps):
+    shutil.copytree(golden / "packs" / "ava_val_full", tmp_path / "pack", copy_function=shutil.copyfile)
+    index = tmp_path / "pack" / "shard-000000" / "index.json"
+    (tmp_path / "pack" / "shard-000000").chmod(0o755)
+    text = index.read_text()
+    index.unlink()
+    index.write_text(text.replace('"source_fps":25.0', f'"source_fps":{fps}', 1))
+    with pytest.raises(AsdError, match="index.json"):
+        pipelines.train(tmp_path / "pack")
 
 
 def test_an_empty_pack(pack):

@@ -164,14 +164,14 @@ class Loaders(RuleBasedStateMachine):
         self.means["processes"] = processes
         self.resume(1)
 
-    @precondition(lambda self: find_spec("torch"))
+    @precondition(lambda self: find_spec("torch") is not None)
     @rule()
     def change_the_bridge(self) -> None:
         """The same job goes on with tensors, or without them again."""
         self.torch = not self.torch
         self.resume(len(self.loaders))
 
-    @precondition(lambda self: find_spec("grain") and not self.torch)
+    @precondition(lambda self: find_spec("grain") is not None and not self.torch)
     @rule(epoch=EPOCHS, data=st.data())
     def read_through_grain(self, epoch: int, data: st.DataObject) -> None:
         world = data.draw(WORLDS)
