@@ -22,7 +22,7 @@ from spec import index as index_
 from spec import seal
 from spec.facts import Facts
 from spec.index import Index
-from spec.layout import Layout
+from spec.layout import SAMPLE_RATE, SPEECH, Layout
 from spec.rules import OPEN_RULES, faults
 from spec.strings import Strings
 
@@ -125,7 +125,9 @@ class Track:
 
     @property
     def duration(self) -> float:
-        """Seconds: frames / fps."""
+        """Seconds: frames / fps, of speech the samples of its audio / 16000."""
+        if "source_frames" not in self._pack.all.columns:
+            return self.audio_samples / SAMPLE_RATE
         return self.source_frames / self.source_fps
 
     @property
@@ -144,7 +146,12 @@ class Track:
         return found[self._row] if isinstance(found, Strings) else found[self._row].item()
 
     def __repr__(self) -> str:
-        return f"Track({self.id!r}, {self.frames} frames at {self.fps:g} fps, {self.duration:.2f} s)"
+        columns, told = self._pack.all.columns, [repr(self.id)]
+        if "source_frames" in columns:
+            told.append(f"{self.frames} frames" + (f" at {self.fps:g} fps" if "source_fps" in columns else ""))
+        if "audio_samples" in columns:
+            told.append(f"{self.duration:.2f} s")
+        return f"Track({', '.join(told)})"
 
 
 class Pack(Sequence):
@@ -258,6 +265,9 @@ class Pack(Sequence):
 
     def describe(self) -> str:
         """A short text table: tracks, hours, datasets, rates, lengths, and what deserves a look."""
+        if self.layout == SPEECH:
+            from asdstore.speech_tracks import describe_speech
+            return describe_speech(self)
         from asdstore.levels import describe
         return describe(self)
 

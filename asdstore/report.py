@@ -16,8 +16,8 @@ Tally = dict[str, Any]
 
 def empty(layout: Layout = ASD) -> Tally:
     """A tally of nothing, with every key that a report has."""
-    if not layout.has("audio"):
-        return {"tracks": 0, "frames": 0, "datasets": {}, "notes": {}}
+    if not layout.has("faces"):
+        return {"tracks": 0, "frames" if layout.has("features") else "samples": 0, "datasets": {}, "notes": {}}
     none = {"tracks": 0, "seconds": 0.0}
     audio = {"padded_up_to_one_frame": none, "padded_more": none | {"samples": []}, "cropped": none, "clipped_samples": 0}
     return {"tracks": 0, "frames": 0, "seconds": 0.0, "datasets": {}, "audio": audio, "without_model_frames": [], "notes": {}}

@@ -16,10 +16,11 @@ import numpy as np
 from asdstore import files, report
 from asdstore.frame_tracks import encode_frames
 from asdstore.records import Encoded, Media, Record
+from asdstore.speech_tracks import encode_speech
 from spec import index, npy, zarr3
 from spec.document import dump_json, parse_json
 from spec.errors import AsdError, FormatError, InputError
-from spec.layout import FRAMES, SHARD_NAME, Layout, Stream
+from spec.layout import FRAMES, SHARD_NAME, SPEECH, Layout, Stream
 from spec.plan import track_rows
 from spec.seal import SealedFile
 from spec.timeline import audio_sample_count, level, model_frame_count, pcm16
@@ -119,7 +120,7 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
 def _encoded(task: ShardTask, record: Record) -> Encoded:
     """Loads and encodes a track; whatever goes wrong names it."""
     try:
-        store = encode_frames if task.layout.format == FRAMES.format else encode
+        store = {FRAMES.format: encode_frames, SPEECH.format: encode_speech}.get(task.layout.format, encode)
         return store(record, task.load(record), task.layout)
     except AsdError as error:
         if error.fault.sample_id:

@@ -146,5 +146,13 @@ FRAMES = Layout(
             *_fields(str, "recording", required=False)),
     shapes=(Shape("features", (1,), 1 << 20), Shape("labels", (0, 1), 1 << 10, optional=True)),
 )
-LAYOUTS = (ASD, FRAMES)
+SPEECH = Layout(
+    format="asdstore-speech",
+    version=1,
+    constants=(("audio_sample_rate", SAMPLE_RATE), ("audio_normalization", None)),
+    streams=(Stream("audio", "<i2", (), "audio_offset", "audio_samples", 16384, ("sample",)),),
+    fields=(*_fields(str, "corpus sample_id text language split speaker"), *_fields(int, "audio_offset audio_samples"),
+            *_fields(float, "audio_mean audio_rms audio_peak")),
+)
+LAYOUTS = (ASD, FRAMES, SPEECH)
 SHARD_NAME = "shard-{:06d}"

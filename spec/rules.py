@@ -14,7 +14,7 @@ import numpy as np
 from spec import zarr3
 from spec.errors import Fault
 from spec.facts import ArrayFacts, Facts
-from spec.layout import SHARD_NAME, Stream
+from spec.layout import SHARD_NAME, SPEECH, Stream
 
 Check = Callable[[Facts], Iterator[Fault]]
 
@@ -137,7 +137,12 @@ def _uncovered(shard: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.nda
 
 
 def _values(facts: Facts) -> Iterator[Fault]:
-    if facts.index is None or "source_fps" not in facts.index.columns:
+    if facts.index is None:
+        return
+    if facts.layout == SPEECH:
+        samples = facts.index.numbers("audio_samples")
+        yield from row_faults(facts, samples < 1, "value", lambda i: ("audio_samples of at least 1", str(samples[i])))
+    if "source_fps" not in facts.index.columns:
         return
     fps, frames = facts.index.numbers("source_fps"), facts.index.numbers("source_frames")
     yield from row_faults(facts, frames < 1, "value", lambda i: ("source_frames of at least 1", str(frames[i])))
@@ -145,7 +150,7 @@ def _values(facts: Facts) -> Iterator[Fault]:
 
 
 def _audio_samples(facts: Facts) -> Iterator[Fault]:
-    if facts.index is None or "audio_samples" not in facts.index.columns:
+    if facts.index is None or not {"audio_samples", "source_fps"} <= set(facts.index.columns):
         return
     fps, frames = facts.index.numbers("source_fps"), facts.index.numbers("source_frames")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
