@@ -107,8 +107,8 @@ def train(train_packs: Sequence[Any], val_packs: Sequence[Any], *, epochs: int =
             number += 1
             parameters, moments, value = step(parameters, moments, jnp.float32(number), used(batch))
             losses.append(value)
-        totals = sum(np.asarray(counts(parameters, used(batch)), np.float64) for batch in held_out)
-        curve.add(float(np.mean([float(value) for value in losses])), Score.of(*totals))
+        totals = np.sum([counts(parameters, used(batch)) for batch in held_out], axis=0)
+        curve.add(float(np.mean([float(value) for value in losses])), Score.of(*totals.tolist()))
     print(curve)
     return curve
 

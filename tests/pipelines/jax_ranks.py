@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 import pipelines
 from asdstore.errors import InputError
 
-SHAPES = {"window": 60, "context": 15, "frame_budget": 400, "group": 2, "seed": 3, "shapes": 4}
+SHAPES: Any = {"window": 60, "context": 15, "frame_budget": 400, "group": 2, "seed": 3, "shapes": 4}
 
 
 @jax.jit

@@ -13,8 +13,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 import pipelines
 
-CONFIG = {"train_window": 60, "hist_frames": 15, "frame_budget": 500, "val_frame_budget": 600, "val_max_batch": 8, "seed": 3,
-          "num_workers": 1}
+CONFIG: Any = {"train_window": 60, "hist_frames": 15, "frame_budget": 500, "val_frame_budget": 600, "val_max_batch": 8,
+               "seed": 3, "num_workers": 1}
 
 
 class Recorder(LightningModule):

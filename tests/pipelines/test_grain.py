@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,8 +60,9 @@ def test_repeat_is_epochs(pack):
     endless = pipelines.to_grain(loader).repeat()
     assert len(endless) == sys.maxsize and ids(endless[9 * 7 + 2]) == flat(loader, 7)[2]
     once = pipelines.to_grain(loader)
-    for dataset, arguments in ((endless, {"num_epochs": 2}), (once[::2], {"num_epochs": 2}), (once, {"num_epochs": 0}),
-                               (once, {"num_epochs": 2, "reseed_each_epoch": False})):
+    twice: dict[str, Any] = {"num_epochs": 2}
+    wrong = [(endless, twice), (once[::2], twice), (once, {"num_epochs": 0}), (once, {**twice, "reseed_each_epoch": False})]
+    for dataset, arguments in wrong:
         with pytest.raises(InputError, match=r"to_grain\(loader\).repeat\(n\)\[r::W\]"):
             dataset.repeat(**arguments)
 

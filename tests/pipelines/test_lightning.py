@@ -127,6 +127,7 @@ def test_the_documented_configuration_is_taken_whole(pack):
            "prefetch_factor": 2, "pin_memory": False, "augment": True}
     data = pipelines.PackedASDDataModule({"packed_asd": {"train": [pack], "val": [pack]}, "asd": asd})
     train, val = data.train_dataloader(), data.val_dataloader()
+    assert not isinstance(val, list)
     same = pipelines.train(pack, seed=7, augment=[pipelines.mix_voice(0.5, (-5, 5)), pipelines.augment_faces()])
     assert train.state_dict() == same.state_dict()
     assert val.state_dict() == pipelines.evaluate(pack, frame_budget=8192, max_batch=64, seed=7).state_dict()

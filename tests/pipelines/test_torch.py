@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ torch = pytest.importorskip("torch")
 from tests.pipelines.torch_ranks import RANKS, Score, loss_sum  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
+
+
+def settings(**more: Any) -> dict[str, Any]:
+    return {**SETTINGS, **more}
 
 
 def names(batch: dict) -> tuple:
@@ -39,7 +44,7 @@ def equal(value, other) -> bool:
 @pytest.mark.parametrize("more", [{}, {"audio": "int16"}, {"threads": 3, "prefetch": 3}, {"processes": 1},
                                   {"world": 3, "rank": 2}])
 def test_tensors_are_the_arrays(pack, more):
-    loader = pipelines.train(pack, **{**SETTINGS, **more}, targets=pipelines.projection_targets())
+    loader = pipelines.train(pack, **settings(**more), targets=pipelines.projection_targets())
     bridge = pipelines.to_torch(loader)
     for _ in range(2):
         read = list(bridge)
@@ -56,7 +61,7 @@ def test_what_a_batch_holds(pack):
 
 
 def test_a_list_of_batches_is_right_whatever_happens_to_them(pack):
-    loader = pipelines.train(pack, **{**SETTINGS, "threads": 2}, prefetch=3)
+    loader = pipelines.train(pack, **settings(threads=2, prefetch=3))
     bridge = pipelines.to_torch(loader)
     kept = list(bridge)
     for batch in bridge:  # another epoch, each of whose batches is overwritten

@@ -4,13 +4,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as distributed
 
 import pipelines
 
-RANKS = {"window": 60, "context": 15, "frame_budget": 400, "group": 1, "seed": 3}
+RANKS: Any = {"window": 60, "context": 15, "frame_budget": 400, "group": 1, "seed": 3}
 
 
 def readable(batch: dict) -> list:
