@@ -18,7 +18,7 @@ import numpy as np
 
 from asdstore.errors import InputError, MissingError
 from asdstore.formats.open import open_source
-from asdstore.formats.source import Source
+from asdstore.formats.source import Source, check_alike
 from asdstore.frame_tracks import FrameMedia, frame_layout
 from asdstore.records import Record
 from asdstore.writer import write_pack
@@ -65,10 +65,8 @@ def survey_frames(spec: str, strict: bool = True) -> Survey:
     stamps = hashlib.sha256()
     for path in paths:
         source = open_source(path, label, strict)
-        first = first or source
-        if (source.dim, source.label_columns) != (first.dim, first.label_columns):
-            raise InputError("dimension", file=path, found=f"{source.dim} values, {source.label_columns} label columns",
-                             expected=f"{first.dim} values, {first.label_columns} label columns, as in {first.path}")
+        first = source if first is None else first
+        check_alike(source, first)
         records += _records(source, path, label, strict, named=len(paths) == 1 and source.format in ("kaldi", "frames"))
         for name, items in source.notes.items():
             notes.setdefault(name, []).extend(f"{os.path.basename(path)}: {item}" for item in items)

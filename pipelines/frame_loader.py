@@ -18,7 +18,7 @@ import numpy as np
 from asdstore.errors import InputError
 from asdstore.formats.open import open_source
 from asdstore.formats.packed import Packed
-from asdstore.formats.source import Source
+from asdstore.formats.source import Source, check_alike
 from asdstore.pack import Pack
 from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
@@ -346,10 +346,8 @@ def _sources(part: Any, strict: bool, allow_commands: bool) -> list[Source]:
 def _alike(sources: list[Source]) -> list[Source]:
     """Refuses files that do not go together."""
     for source in sources:
-        if (source.dim, source.label_columns) != (sources[0].dim, sources[0].label_columns) and source.frames:
-            first = sources[0]
-            raise InputError("dimension", file=source.path, found=f"{source.dim} values, {source.label_columns} label columns",
-                             expected=f"{first.dim} values and {first.label_columns} label columns, as in {first.path}")
+        if source.frames:
+            check_alike(source, sources[0])
         if len(sources) > 1:
             source.release()
     return sources

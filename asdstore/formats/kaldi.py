@@ -306,7 +306,7 @@ def _joined(label: str, entries: list[Entry], frames: list[int],
         shown = "; ".join([*(f"{key}: none" for key in absent), *unequal][:SHOWN])
         raise InputError("alignment", file=label, expected=f"a label for every frame of {len(entries)} utterances",
                          found=f"{len(absent)} utterances without labels, {len(unequal)} with another number: {shown}",
-                         cure="Complete it, or open with strict=False, which leaves them out and counts them.")
+                         cure="Complete it; or leave them out, counted and listed, with strict=False (--skip-unlabelled).")
     twice = len(found.ids) - len(at)
     notes = _notes("utterances without labels, left out", absent) | _notes("utterances of another length, left out", unequal) \
         | _notes("alignments of one id, of which the last counts", [str(twice)] if twice else [])

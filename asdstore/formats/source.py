@@ -196,6 +196,13 @@ class Memory(Source):
         return self._all_labels[i] if self._all_labels is not None else np.empty((len(self._all[i]), 0), np.int32)
 
 
+def check_alike(source: Source, first: Source) -> None:
+    """Raises InputError, kind "dimension", for two files that cannot be one corpus."""
+    if (source.dim, source.label_columns) != (first.dim, first.label_columns):
+        raise InputError("dimension", file=source.path, found=f"{source.dim} values, {source.label_columns} label columns",
+                         expected=f"{first.dim} values and {first.label_columns} label columns, as in {first.path}")
+
+
 def _columns(labels: np.ndarray) -> np.ndarray:
     return labels[:, None] if labels.ndim == 1 else labels
 

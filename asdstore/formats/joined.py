@@ -1,0 +1,52 @@
+"""Several sources of one kind as one, in order, without the utterances that have no frames."""
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from asdstore.formats.source import Source, check_alike, ends
+
+
+class Joined(Source):
+    """The utterances of `sources`. Where their ids are not unique, the name of the file stands before each: `file:id`.
+
+    >>> from asdstore.formats.source import Memory
+    >>> one = Memory(["a", "b"], [np.zeros((2, 3)), np.zeros((0, 3))], path="one")
+    >>> joined = Joined([one, Memory(["a"], [np.ones((1, 3))], path="two")])
+    >>> joined.ids, joined.offsets.tolist(), joined.notes
+    (['one:a', 'two:a'], [0, 2, 3], {'utterances without frames, left out': ['one:b']})
+    """
+
+    format = "joined"
+
+    def __init__(self, sources: Sequence[Source]):
+        """Raises InputError, kind "dimension", for files that do not go together."""
+        first = sources[0]
+        for source in sources[1:]:
+            check_alike(source, first)
+        self.path = ", ".join(source.path for source in sources)
+        self.dim, self.label_columns, self.sources = first.dim, first.label_columns, list(sources)
+        self.notes = {name: items for source in sources for name, items in source.notes.items() if items}
+        names = [name for source in sources for name in source.ids]
+        long = len(set(names)) < len(names)
+        self._places: list[tuple[int, int]] = []
+        self.ids: list[str] = []
+        for k, source in enumerate(sources):
+            for i, (name, frames) in enumerate(zip(source.ids, np.diff(source.offsets).tolist(), strict=True)):
+                full = f"{os.path.basename(source.path)}:{name}" if long else name
+                if frames:
+                    self._places.append((k, i))
+                    self.ids.append(full)
+                else:
+                    self.notes.setdefault("utterances without frames, left out", []).append(full)
+        self.offsets = ends([int(sources[k].offsets[i + 1] - sources[k].offsets[i]) for k, i in self._places])
+
+    def _features(self, i: int) -> np.ndarray:
+        k, own = self._places[i]
+        return self.sources[k]._features(own)
+
+    def _labels(self, i: int) -> np.ndarray:
+        k, own = self._places[i]
+        return self.sources[k]._labels(own)
