@@ -20,9 +20,8 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	$(RUN) -m pytest -q
 
-bench: $(VENV)/demo.stamp
-	$(RUN) -m bench.packs
-	$(RUN) -m bench.corpora
+bench: $(VENV)/test.stamp
+	@missed=0; for part in packs corpora loader; do echo "bench.$$part"; $(RUN) -m bench.$$part || missed=1; done; exit $$missed
 
 lint: $(VENV)/lint.stamp
 	$(RUN) -m ruff check .
