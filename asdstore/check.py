@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from asdstore.formats.parquet_set import is_set
 from asdstore.verb import make_callable
 from spec.errors import AsdError, Fault
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from asdstore.levels import Levels
     from spec.facts import Facts
 
+SET = "Parquet set"
 SHOWN = 10  # faults of one rule that the text shows; JSON has all
 PathText = str | os.PathLike[str]
 
@@ -32,6 +34,7 @@ class Checked(NamedTuple):
     shards: int
     tracks: int | None  # None where the index cannot be read
     faults: tuple[Fault, ...]  # in order of the rules; level "MUST" or "SHOULD"
+    what: str = "pack"  # or SET, whose files are its shards and whose utterances are its tracks
 
     @property
     def broken(self) -> bool:
@@ -77,6 +80,8 @@ def _checked(path: str, deep: bool, progress: Callable[[str], object]) -> tuple[
 
     facts, found = None, []
     progress(path)
+    if is_set(path):
+        return _checked_set(path, deep, progress), None
     try:
         facts = gather(os.path.abspath(path))
         facts = read_contents(facts, deep, lambda name: progress(f"{path}/{name}"))
@@ -89,6 +94,16 @@ def _checked(path: str, deep: bool, progress: Callable[[str], object]) -> tuple[
     readable = facts is not None and not any(f.rule == "R001" and f.kind == "missing" for f in found)
     return Checked(path, readable, bool(facts and facts.mirror), bool(facts and facts.seal), len(facts.shards) if facts else 0,
                    len(facts.index) if facts and facts.index is not None else None, tuple(found)), facts
+
+
+def _checked_set(path: str, deep: bool, progress: Callable[[str], object]) -> Checked:
+    from asdstore.formats.parquet_check import check_set
+
+    try:
+        found = check_set(path, deep, lambda name: progress(f"{path}/{name}"))
+    except AsdError as e:
+        return Checked(path, False, False, False, 0, None, (e.fault,), SET)
+    return Checked(path, True, False, found.sealed, found.files, found.rows, tuple(found.faults), SET)
 
 
 def _levels(gathered: Sequence[Facts | None]) -> Levels | None:
@@ -120,13 +135,15 @@ def text(report: Report) -> str:
 
 
 def _pack_lines(one: Checked, deep: bool) -> Iterator[str]:
+    from asdstore.formats.parquet_check import RULES as SET_RULES
     from spec.rules_check import RULES
 
-    texts = {rule.id: f"{rule.id} {rule.level}: {rule.text}" for rule in RULES}
+    texts = {rule.id: f"{rule.id} {rule.level}: {rule.text}" for rule in (*RULES, *SET_RULES)}
+    shard, track = ("file", "utterance") if one.what == SET else ("shard", "track")
     broken = sum(fault.level == "MUST" for fault in one.faults)
     counts = [_many(n, noun) for n, noun in ((broken, "fault"), (len(one.faults) - broken, "warning")) if n]
-    held = [f"{'mirror' if one.mirror else 'pack'} of {_many(one.shards, 'shard')}"] if one.readable else []
-    held += [_many(one.tracks, "track")] if one.tracks is not None else []
+    held = [f"{'mirror' if one.mirror else one.what} of {_many(one.shards, shard)}"] if one.readable else []
+    held += [_many(one.tracks, track)] if one.tracks is not None else []
     held += ["sealed" if one.sealed else "not sealed", *(["every byte read"] if deep else [])] if one.readable else []
     yield f"{one.path}: {', '.join(counts) or 'clean'}" + (f" ({', '.join(held)})" if held else "")
     for rule in dict.fromkeys(fault.rule for fault in one.faults):

@@ -12,6 +12,7 @@ VERBS = {  # verb: (module with a main(argv), what it does)
     "prepare": ("adapters.prepare", "pack a corpus: an AVA-style clip tree or a manifest of your own"),
     "check": ("asdstore.check", "report every fault of packs and mirrors, then their levels"),
     "mirror": ("asdstore.mirror", "give a pack a Zarr v3 face without a second copy"),
+    "stats": ("asdstore.stats", "hours of each language of a Parquet set or speech pack, as TSV"),
     "convert": ("asdstore.convert", "frame features from one format to another: pfile, Kaldi, HTK"),
 }
 

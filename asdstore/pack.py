@@ -17,6 +17,7 @@ import numpy as np
 
 from asdstore.errors import FormatError, StoreError, TrackError, error
 from asdstore.facts import gather
+from asdstore.formats.parquet_set import is_set
 from asdstore.storage import Source, Storage, stamp
 from spec import index as index_
 from spec import seal
@@ -33,7 +34,7 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     """Open a pack, a Zarr mirror of one, or several as one corpus.
 
     Args:
-        paths: a folder, or a list of folders whose tracks follow one another.
+        paths: a folder, or a list of folders whose tracks follow one another; or the folder of a Parquet set of utterances.
         verify: "fast" checks sizes, documents, offsets and, in a sealed pack, the checksums of index files and of the first
             block of every array; "deep" also reads every byte of a sealed pack and compares all checksums.
 
@@ -50,6 +51,9 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     if verify not in ("fast", "deep"):
         raise ValueError(f"verify: expected 'fast' or 'deep', found {verify!r}")
     roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if len(roots) == 1 and is_set(roots[0]):
+        from asdstore.formats.parquet import open_parquet
+        return open_parquet(roots[0])  # type: ignore[return-value]  # a sequence with the same face, of utterances
     if not roots:
         raise FormatError("count", expected="at least one pack", found="an empty list")
     folders = [os.path.abspath(os.fspath(root)) for root in roots]

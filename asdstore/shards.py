@@ -6,6 +6,7 @@ A shard is built in `<work>/building-…`, and renamed to `<work>/pack/shard-NNN
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,7 +52,7 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
     Raises InputError for media that cannot be stored, StoreError for a disk that refuses, and what `load` raises.
     """
     layout, name = task.layout, SHARD_NAME.format(task.number)
-    building = task.work / f"building-{task.number:06d}-{os.getpid()}"
+    building = task.work / f"building-{task.number:06d}-{platform.node()}-{os.getpid()}"
     files.remove_tree(building)
     files.make_folder(building)
     rows, tally = [], report.empty(layout)

@@ -20,12 +20,10 @@ from adapters.speech.text import text_normalize
 from adapters.survey import audio_notes
 from asdstore import files, report
 from asdstore.errors import AsdError, Fault, FormatError, InputError
-from asdstore.formats.parquet_set import GROUP_ROWS, Part, part_name
-from asdstore.formats.parquet_writer import BYTES, NUMBER, TEXT, Column, ParquetWriter
+from asdstore.formats.parquet_set import COLUMNS, GROUP_ROWS, ROW_COLUMNS, Part, part_name
+from asdstore.formats.parquet_writer import ParquetWriter
 from spec.document import dump_json, parse_json
 
-COLUMNS = (Column("text", TEXT), Column("audio_bytes", BYTES), Column("audio_size", NUMBER))
-ROW_COLUMNS = (Column("id", TEXT), Column("speaker", TEXT), Column("at", NUMBER), Column("bytes", NUMBER))
 NO_RULES = "none"
 
 

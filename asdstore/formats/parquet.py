@@ -250,7 +250,7 @@ class ParquetSet(Sequence[Utterance]):
             meta = file.metadata
             groups = np.cumsum([0, *(meta.row_group(n).num_rows for n in range(meta.num_row_groups))])
             for key in set(KEYS) & set(file.schema_arrow.names):
-                _check_partition(file.read([key])[key], key, part)
+                check_partition(file.read([key])[key], key, part)
         if part.rows not in (-1, len(sizes)):
             raise FormatError("count", file=part.name, expected=f"{part.rows} rows, as the manifest says",
                               found=str(len(sizes)))
@@ -355,7 +355,8 @@ def check_schema(schema: Any, part: Part) -> None:
             raise FormatError("schema", file=part.name, expected=f"{name}: {says}", found=str(found or "no such column"))
 
 
-def _check_partition(column: Any, key: str, part: Part) -> None:
+def check_partition(column: Any, key: str, part: Part) -> None:
+    """Raises FormatError "partition" where a column says another corpus, split or language than the path."""
     values = column.unique().to_pylist()
     if values not in ([], [getattr(part, key)]):
         found = next(value for value in values if value != getattr(part, key))

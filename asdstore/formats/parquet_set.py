@@ -12,18 +12,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from asdstore.formats.parquet_writer import BYTES, NUMBER, TEXT, Column
 from spec.document import parse_json
-from spec.errors import FormatError, MissingError
+from spec.errors import AsdError, Fault, FormatError, MissingError
 
 MANIFEST = "_manifest.json"
 FORMAT, VERSION = "asdstore-parquet", 1
 KEYS = ("corpus", "split", "language")
 GROUP_ROWS = 100
+COLUMNS = (Column("text", TEXT), Column("audio_bytes", BYTES), Column("audio_size", NUMBER))
+ROW_COLUMNS = (Column("id", TEXT), Column("speaker", TEXT), Column("at", NUMBER), Column("bytes", NUMBER))
 LARGEST = 1 << 28  # bytes of a manifest
 MOST_DEEP = 12  # folders
 
@@ -76,24 +79,37 @@ def is_set(path: str | os.PathLike[str]) -> bool:
         return any(re.match(r"(version|corpus|split|language)=|[^._].*\.parquet$", entry.name) for entry in entries)
 
 
-def find(path: str | os.PathLike[str]) -> Found:
+def find(path: str | os.PathLike[str], faults: list[Fault] | None = None) -> Found:
     """The files of the set at `path`: a dataset's root, or any folder of its partitions; in the order of their names.
 
+    What is wrong with single files and manifests goes to `faults` if it is given, and is raised otherwise.
     Raises: MissingError "missing" where there is none, or one that a manifest names is not there; FormatError "version"
     (several of them below), "partition" (a path without corpus, split or language), "manifest", "json".
     """
     root = _version(os.path.abspath(os.fspath(path)))
     parts: list[Part] = []
     manifests: dict[str, dict[str, Any]] = {}
+
+    def attempt(read: Callable[[], Part | dict[str, Any]]) -> Any:
+        try:
+            return read()
+        except AsdError as error:
+            if faults is None:
+                raise
+            faults.append(error.fault)
+
     for folder, files in _walk(root, root, 0):
         if MANIFEST in files:
             relative = os.path.relpath(folder, root).replace(os.sep, "/")
-            manifests[relative] = document = read_manifest(os.path.join(folder, MANIFEST))
-            parts += _listed(document, root, folder)
+            document = attempt(lambda folder=folder: read_manifest(os.path.join(folder, MANIFEST)))
+            if document:
+                manifests[relative] = document
+                parts += filter(None, (attempt(lambda folder=folder, entry=entry, corpus=document["corpus"]:
+                                               _listed(root, folder, corpus, entry)) for entry in document["files"]))
             continue
         data = [file for file in files if file.endswith(".parquet") and file[0] not in "._"]
-        parts += [_part(root, os.path.join(folder, file)) for file in data]
-    if not parts and not manifests:
+        parts += filter(None, (attempt(lambda path=f"{folder}/{file}": _part(root, path)) for file in data))
+    if not (parts or manifests or faults):
         raise MissingError("missing", file=path, expected="Parquet files below corpus=…/split=…/language=…", found="none")
     return Found(root, tuple(sorted(parts)), manifests)
 
@@ -174,21 +190,19 @@ def _part(root: str, path: str) -> Part:
     return Part(os.path.relpath(path, root).replace(os.sep, "/"), said["corpus"], said["split"], said["language"])
 
 
-def _listed(document: dict[str, Any], root: str, folder: str) -> Iterator[Part]:
-    """The parts that a manifest names, all of them there in their sizes."""
-    for entry in document["files"]:
-        path = os.path.join(folder, entry["name"])
-        part = _part(root, path)
-        if part.corpus != document["corpus"]:
-            raise FormatError("partition", file=os.path.join(folder, MANIFEST), found=document["corpus"],
-                              expected=f"corpus={part.corpus}, as its path says")
+def _listed(root: str, folder: str, corpus: str, entry: dict[str, Any]) -> Part:
+    """A part that a manifest names, there with its companion and in its size."""
+    part = _part(root, os.path.join(folder, entry["name"]))
+    if part.corpus != corpus:
+        raise FormatError("partition", file=os.path.join(folder, MANIFEST), found=corpus,
+                          expected=f"corpus={part.corpus}, as its path says")
+    for name, size in ((part.name, entry["bytes"]), (part.companion, entry["rows_bytes"])):
         try:
-            sizes = os.stat(path).st_size, os.stat(os.path.join(root, part.companion)).st_size
+            found = os.stat(os.path.join(root, name)).st_size
         except OSError as why:
-            raise MissingError("missing", file=path, expected="the file that the manifest names, and its companion",
-                               found=why.strerror or str(why), cure="Restore it or prepare the corpus again.") from why
-        for found, size in zip(sizes, (entry["bytes"], entry["rows_bytes"]), strict=True):
-            if found != size:
-                raise FormatError("size", file=path, expected=f"{size} bytes, as the manifest says", found=str(found),
-                                  cure="Restore it or prepare the corpus again.")
-        yield part._replace(**{key: entry[key] for key in entry if key != "name"})
+            raise MissingError("missing", file=name, expected="the file, as the manifest says", found=why.strerror or str(why),
+                               cure="Restore it or prepare the corpus again.") from why
+        if found != size:
+            raise FormatError("size", file=name, expected=f"{size} bytes, as the manifest says", found=str(found),
+                              cure="It was cut short or exchanged: restore it or prepare the corpus again.")
+    return part._replace(**{key: entry[key] for key in entry if key != "name"})

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from asdstore.files import StreamFile
+if TYPE_CHECKING:
+    from asdstore.files import StreamFile
 
 MAGIC = b"PAR1"
 WRITER = "asdstore"
