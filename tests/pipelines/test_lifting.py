@@ -63,8 +63,8 @@ def scored(packed):
 
 
 def table(pack, change=lambda rows: rows) -> str:
-    """An `*_orig.csv`: the stamps of a track fall, their texts are odd."""
-    rows = [f"v,{900 + (track.frames - k) / 100:.3f}0,0.1,0.20,3e-1,.4,NOT_SPEAKING,{track.id},0,{track.id}:x"
+    """An `*_orig.csv`: the stamps of a track fall, through 100 so that texts sort otherwise, and their texts are odd."""
+    rows = [f"v,{99.9 + (track.frames - k) / 25:.3f}0,0.1,0.20,3e-1,.4,NOT_SPEAKING,{track.id},0,{track.id}:x"
             for track in pack for k in range(track.frames)]
     return "\n".join([HEADER, *change(rows)]) + "\n"
 
@@ -102,8 +102,8 @@ def test_what_evaluation_gives_is_what_lift_takes(packed, tmp_path):
 @pytest.mark.parametrize(("change", "kind"), [
     (lambda rows: rows[1:], "orig"), (lambda rows: [*rows, rows[0]], "orig"), (lambda rows: [*rows[1:], rows[1]], "orig"),
     (lambda rows: [*rows, rows[0].replace("t0", "unknown")], "orig"),
-    (lambda rows: [rows[0].replace("900", "nan "), *rows[1:]], "orig"),
-    (lambda rows: [rows[0] + ",more", *rows[1:]], "orig"), (lambda rows: [rows[0].replace("900.", "x"), *rows[1:]], "orig")])
+    (lambda rows: [rows[0].replace("v,100.", "v,nan "), *rows[1:]], "orig"),
+    (lambda rows: [rows[0] + ",more", *rows[1:]], "orig"), (lambda rows: [rows[0].replace("v,100.", "v,x"), *rows[1:]], "orig")])
 def test_tables_that_do_not_fit(scored, tmp_path, change, kind):
     pack, scores = scored
     orig = tmp_path / "orig.csv"

@@ -203,6 +203,12 @@ def test_own_draws_belong_to_the_chunk_and_not_to_its_batch(pack):
     assert seen[0] == seen[1] and len(set(seen[0].values())) == len(seen[0])
 
 
+def test_bounded_shapes_are_those_of_every_epoch(pack):
+    loader = pipelines.train(pack, window=60, context=15, frame_budget=500, jitter=True, shapes=3, group=2)
+    shapes = {epoch: {tuple(batch["scored"].shape) for batch in loader.at(epoch)} for epoch in range(5)}
+    assert len(set().union(*shapes.values())) <= 3 and loader.explain()["shapes"] == len(shapes[0])
+
+
 def test_plans_pickle_as_a_recipe(pack):
     loader = pipelines.train(pack, window=60, context=15, frame_budget=500, jitter=True)
     plan = loader.recipe.plan(4)

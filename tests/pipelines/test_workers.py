@@ -139,6 +139,22 @@ def test_a_killed_worker_is_replaced(pack):
     loader.close()
 
 
+def slow(batch, key):
+    time.sleep(0.05)
+    return batch
+
+
+def test_what_a_killed_worker_had_still_to_do_is_done(pack):
+    loader = pipelines.train(pack, **SETTINGS, augment=Transform(apply=slow), processes=2, start_method="fork", prefetch=3)
+    plain = list(pipelines.train(pack, **SETTINGS))
+    for step, batch in enumerate(loader):
+        assert same(batch, plain[step])
+        if step == 0:
+            for pid in loader.pids:
+                os.kill(pid, signal.SIGKILL)
+    loader.close()
+
+
 def test_a_batch_that_kills_every_worker_is_an_error(pack):
     loader = pipelines.train(pack, **SETTINGS, augment=Transform(apply=deadly), processes=1, start_method="fork")
     with pytest.raises(InputError) as error:
