@@ -89,8 +89,8 @@ class Curve(NamedTuple):
 def sparkline(values: Sequence[float]) -> str:
     """Bars for numbers.
 
-    >>> sparkline([0.5, 0.9, 0.7])
-    '▁█▅'
+    >>> sparkline([0, 7, 3])
+    '▁█▄'
     """
     low, high = min(values), max(values)
     return "".join(_BARS[round((value - low) / (high - low or 1) * (len(_BARS) - 1))] for value in values)

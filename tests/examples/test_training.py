@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,16 @@ from examples.learning import Curve, Score, sparkline
 pytest.importorskip("cv2")
 REPOSITORY = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """torch's threads wait for one another where tests of others run beside these."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +66,6 @@ def test_torch_and_lightning_learn_the_same(packs):
 
 
 def test_torch_goes_on_from_a_checkpoint(packs, tmp_path: Path):
-    pytest.importorskip("torch")
     from examples import train_torch
 
     whole = train_torch.train(*packs, epochs=3)
@@ -66,7 +76,6 @@ def test_torch_goes_on_from_a_checkpoint(packs, tmp_path: Path):
 
 
 def test_torch_goes_on_within_an_epoch(packs, tmp_path: Path):
-    pytest.importorskip("torch")
     from examples.train_torch import Run
 
     whole, first, rest = (Run(packs[0], 0) for _ in range(3))
@@ -125,7 +134,6 @@ def test_the_networks_look_back_only(packs):
 
 
 def test_torchrun(packs):
-    pytest.importorskip("torch")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "examples.train_torch",
                "--epochs", "2", "--train", str(packs[0][0]), "--val", str(packs[1][0])]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
