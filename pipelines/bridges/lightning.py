@@ -13,7 +13,6 @@ from pipelines.bridges import framework
 from pipelines.bridges.torch import TorchLoader, to_torch
 from pipelines.loader import Loader
 from pipelines.presets import evaluate, train
-from pipelines.ranks import find_rank
 from pipelines.transforms import Transform
 
 lightning = framework("lightning")
@@ -115,9 +114,11 @@ class PackedASDDataModule(lightning.LightningDataModule):
         return to_torch(self.val_loader(**self._running()), pin_memory=self.settings.pin_memory)
 
     def _running(self) -> dict[str, int]:
-        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else find_rank()
         threads = min(self.settings.num_workers, _MOST_THREADS)
-        return {"rank": rank, "world": world, "threads": threads, "prefetch": max(self.settings.prefetch_factor, threads)}
+        found = {"threads": threads, "prefetch": max(self.settings.prefetch_factor, threads)}
+        if self.trainer is None:
+            return found
+        return {**found, "rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
     # State ------------------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +33,7 @@ def summed(batch: dict) -> dict:
 
 
 def main(rank: int, world: int, folder: Path, pack: str, port: str) -> None:
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     early = pipelines.train(pack, **SHAPES)  # before it is known that there are other processes
     jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=world, process_id=rank)
