@@ -181,6 +181,13 @@ class ParquetSet(Sequence[Utterance]):
         """The first row of the whole set that lies in the same file as `row`."""
         return int(self.first[self._part_of(row)])
 
+    def group(self, row: int) -> tuple[int, int]:
+        """The rows of the whole set, first and end, that lie in the same row group as `row`."""
+        number = int(self._part_of(row))
+        first, groups = int(self.first[number]), self._groups[number]
+        at = int(np.searchsorted(groups, row - first, "right"))
+        return first + int(groups[at - 1]), first + int(groups[at])
+
     @cached_property
     def digest(self) -> str:
         """sha256 that identifies the content: of the manifests' digests, or of names, sizes and lengths in a foreign set."""
