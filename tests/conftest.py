@@ -63,3 +63,74 @@ def make_pack(tmp_path: Path) -> Callable[..., Made]:
                           max_shard_bytes=max_shard_bytes)
         return Made(path, records, media)
     return make
+
+
+class Speech:
+    """Small corpora of tones with transcripts in a folder, and the command that prepares them."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]):
+        self.root, self.capsys = root, capsys
+
+    @staticmethod
+    def tone(number: int = 0, samples: int = 4000, rate: int = 16000, channels: int = 1, kind: str = "WAV",
+             subtype: str | None = None) -> bytes:
+        """The bytes of a sound file; `number` tells one tone from another."""
+        import io
+
+        import soundfile
+
+        wave = 0.3 * np.sin(2 * np.pi * (200 + 10 * number) * np.arange(samples) / rate)
+        file = io.BytesIO()
+        soundfile.write(file, np.stack([wave] * channels, axis=1), rate, format=kind, subtype=subtype)
+        return file.getvalue()
+
+    def rows(self, count: int = 5, first: int = 0, **more: object) -> list[dict]:
+        """Rows with audio as Hugging Face has it, text, id and whatever is given; of ever longer tones."""
+        return [{"audio": {"bytes": self.tone(n, 1000 + 100 * n), "path": f"clip{n}.wav"}, "text": f"Clip {chr(97 + n % 26)}!",
+                 "speaker": f"s{n % 3}", **more} for n in range(first, first + count)]
+
+    def parquet(self, name: str, rows: list[dict], group: int = 3) -> Path:
+        """A Parquet file of rows."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=group)
+        return path
+
+    def prepare(self, *arguments: object, output: str = "set", corpus: str = "tones") -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `prepare speech`."""
+        from adapters import prepare
+
+        self.capsys.readouterr()
+        code = prepare.main(["speech", "--output", str(self.root / output), "--corpus", corpus, *map(str, arguments)])
+        return code, *self.capsys.readouterr()
+
+    def report(self, *arguments: object, **where: str) -> dict:
+        """The report of `prepare speech --json`, which must succeed."""
+        import json
+
+        code, out, err = self.prepare("--json", *arguments, **where)
+        assert code == 0, out + err
+        return json.loads(out)
+
+    def faults(self, *arguments: object, **where: str) -> list[dict]:
+        """The faults that `prepare speech --json` reports; it must report some and write nothing."""
+        import json
+
+        code, out, _ = self.prepare("--json", *arguments, **where)
+        assert code == 1 and not list(self.root.rglob("part-*.parquet"))
+        return json.loads(out)["faults"]
+
+    def open(self, output: str = "set"):
+        """The set that was prepared."""
+        import asdstore
+
+        return asdstore.open(self.root / output)
+
+
+@pytest.fixture
+def speech(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Speech:
+    pytest.importorskip("pyarrow")
+    return Speech(tmp_path / "speech", capsys)

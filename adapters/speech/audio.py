@@ -125,6 +125,8 @@ def cells(column: Any) -> list[str | memoryview | None]:
     import pyarrow as pa
 
     kind = column.type
+    if pa.types.is_null(kind):
+        return [None] * len(column)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.to_pylist()
     if kind in (pa.binary(), pa.large_binary()):
