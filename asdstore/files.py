@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import numpy as np
 
 from spec.errors import StoreError
 from spec.seal import BLOCK_BYTES, SealedFile
@@ -51,13 +52,14 @@ class StreamFile:
         view = memoryview(data)
         if not view.nbytes:
             return
-        view = view.cast("B")
+        view = view.cast("B").toreadonly()
         _write_all(self._descriptor, self.path, view)
         self.bytes += len(view)
         self._sha256.update(view)
-        while view:
-            piece, view = view[:self._room], view[self._room:]
-            self._crc = google_crc32c.extend(self._crc, bytes(piece))
+        rest = np.frombuffer(view, np.uint8)  # the checksum takes read-only arrays without a copy
+        while len(rest):
+            piece, rest = rest[:self._room], rest[self._room:]
+            self._crc = google_crc32c.extend(self._crc, piece)
             self._room -= len(piece)
             if not self._room:
                 self._end_block()

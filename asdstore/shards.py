@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,10 +64,8 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
         total = {s.name: sum(count[s.name] for count in counts) for s in layout.streams}
         for s in layout.streams:
             arrays[s.name].write(npy.header(s.dtype, (total[s.name], *s.item_shape)))
-        for record in task.records:
-            track = _encoded(task, record)
-            for s in layout.streams:
-                arrays[s.name].write(track.arrays[s.name])
+        stored = stack.enter_context(closing(_store_all(task, arrays)))
+        for record, track in zip(task.records, stored, strict=True):
             offsets = {s.offset: done[s.name] for s in layout.streams}
             rows.append(_in_order(track.row | offsets, layout))
             done = {stream: count + len(track.arrays[stream]) for stream, count in done.items()}
@@ -81,6 +80,27 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
     files.rename(building, task.work / "pack" / name)
     files.fsync_folder(task.work / "pack")
     return ShardFacts(task.number, tuple(sealed), tally)
+
+
+def _store_all(task: ShardTask, streams: dict[str, files.StreamFile]) -> Generator[Encoded, None, None]:
+    """Each track once it is written: it is encoded and written in a thread while the next one is loaded."""
+    with ThreadPoolExecutor(1) as beside:
+        written: Future[Encoded] | None = None
+        for record in task.records:
+            media = _named(record, task.load, record)
+            if written is not None:
+                yield written.result()
+            written = beside.submit(_store, task.layout, record, media, streams)
+        if written is not None:
+            yield written.result()
+
+
+def _store(layout: Layout, record: Record, media: Any, streams: dict[str, files.StreamFile]) -> Encoded:
+    encode_track = {FRAMES.format: encode_frames, SPEECH.format: encode_speech}.get(layout.format, encode)
+    track = _named(record, encode_track, record, media, layout)
+    for name, array in track.arrays.items():
+        streams[name].write(array)
+    return track
 
 
 def finished_shard(task: ShardTask) -> ShardFacts | None:
@@ -118,11 +138,10 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
     return Encoded(arrays, row, report.of_track(record, missing, int(np.count_nonzero(np.abs(samples) > 1)), media.notes))
 
 
-def _encoded(task: ShardTask, record: Record) -> Encoded:
-    """Loads and encodes a track; whatever goes wrong names it."""
+def _named(record: Record, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function gives; whatever goes wrong in it names the record."""
     try:
-        store = {FRAMES.format: encode_frames, SPEECH.format: encode_speech}.get(task.layout.format, encode)
-        return store(record, task.load(record), task.layout)
+        return function(*arguments)
     except AsdError as error:
         if error.fault.sample_id:
             raise

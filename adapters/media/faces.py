@@ -1,9 +1,11 @@
 """Face tracks from still pictures: folders of JPEG crops, and npy arrays. Grayscale, straight to the size of the pack."""
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +15,8 @@ from numpy.typing import NDArray
 from asdstore.errors import InputError, MissingError
 from asdstore.npyfile import map_npy
 
-SUFFIXES = (".jpg", ".jpeg")
+_NAME = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\.jpe?g", re.IGNORECASE | re.ASCII)
+_ONCE = 1 << 16  # bytes read at a time, more than a crop has
 SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # besides names that begin with a dot
 
 
@@ -36,21 +39,18 @@ def jpeg_folder_names(folder: str | os.PathLike[str], sample_id: str = "") -> Li
     except (FileNotFoundError, NotADirectoryError) as why:
         raise MissingError("faces-missing", file=folder, sample_id=sample_id, expected="a folder of JPEGs",
                            found="nothing") from why
-    numbers: dict[float, str] = {}
-    ignored = 0
-    for name in sorted(found):
-        if name.startswith(".") or name.lower() in SYSTEM_FILES:
-            ignored += 1
-            continue
-        number = _number(name)
-        if number is None:
-            raise InputError("faces-foreign", file=Path(folder, name), sample_id=sample_id,
-                             expected="only JPEGs whose names are numbers", found=repr(name), cure="Move it out of the folder.")
-        if number in numbers:
-            raise InputError("faces-duplicate", file=Path(folder, name), sample_id=sample_id, expected="one JPEG per number",
-                             found=f"{numbers[number]!r} and {name!r}", cure="Remove the one that does not belong.")
-        numbers[number] = name
-    return Listing(tuple(numbers[n] for n in sorted(numbers)), ignored)
+    names = [name for name in found if not name.startswith(".") and name.lower() not in SYSTEM_FILES]
+    numbers = list(map(_number, names))
+    if None in numbers:
+        foreign = min(name for name, number in zip(names, numbers, strict=True) if number is None)
+        raise InputError("faces-foreign", file=Path(folder, foreign), sample_id=sample_id, found=repr(foreign),
+                         expected="only JPEGs whose names are numbers", cure="Move it out of the folder.")
+    order = sorted(zip(numbers, names, strict=True))  # type: ignore[type-var]
+    for (number, name), (other, twin) in pairwise(order):
+        if number == other:
+            raise InputError("faces-duplicate", file=Path(folder, twin), sample_id=sample_id, expected="one JPEG per number",
+                             found=f"{name!r} and {twin!r}", cure="Remove the one that does not belong.")
+    return Listing(tuple(name for _, name in order), len(found) - len(names))
 
 
 def _number(name: str) -> float | None:
@@ -59,14 +59,8 @@ def _number(name: str) -> float | None:
     >>> _number("1686.95.jpg"), _number("thumb.jpg"), _number("nan.jpg"), _number("1_0.jpg"), _number("7.png")
     (1686.95, None, None, None, None)
     """
-    stem, suffix = os.path.splitext(name)
-    if suffix.lower() not in SUFFIXES or "_" in stem or stem != stem.strip():
-        return None
-    try:
-        number = float(stem)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    found = _NAME.fullmatch(name)
+    return float(found[1]) if found else None
 
 
 def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tuple[int, int],
@@ -80,29 +74,51 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
 
     size = (shape[1], shape[0])
     faces = np.empty((len(names), *shape), np.uint8)
-    for name, face in zip(names, faces, strict=True):
-        data = _bytes(folder, name, sample_id)
-        try:
-            picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
-        except cv2.error:  # an empty file, an absurd size
-            picture = None
-        if picture is None:
-            raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id,
-                             expected="a JPEG that decodes whole", found=f"{len(data)} bytes that do not",
-                             cure="Extract this face again, or leave the track out.")
-        cv2.resize(picture, size, dst=face, interpolation=cv2.INTER_LINEAR)
+    with _opened(folder, sample_id) as place:
+        for name, face in zip(names, faces, strict=True):
+            data = _bytes(folder, place, name, sample_id)
+            try:
+                picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+            except cv2.error:  # an empty file, an absurd size
+                picture = None
+            if picture is None:
+                raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id,
+                                 expected="a JPEG that decodes whole", found=f"{len(data)} bytes that do not",
+                                 cure="Extract this face again, or leave the track out.")
+            cv2.resize(picture, size, dst=face, interpolation=cv2.INTER_LINEAR)
     return faces
 
 
-def _bytes(folder: str | os.PathLike[str], name: str, sample_id: str) -> bytes:
-    path = os.path.join(folder, name)
+@contextmanager
+def _opened(folder: str | os.PathLike[str], sample_id: str) -> Iterator[int]:
+    """The descriptor of a folder: files are opened in it by name, which spares the system a walk for each."""
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
-    except FileNotFoundError as why:
-        raise MissingError("faces-missing", file=path, sample_id=sample_id, expected="a JPEG", found="nothing") from why
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as why:
-        raise InputError("faces-corrupt", file=path, sample_id=sample_id, expected="a JPEG", found=str(why)) from why
+        raise MissingError("faces-missing", file=folder, sample_id=sample_id, expected="a folder of JPEGs",
+                           found=str(why.strerror)) from why
+    try:
+        yield place
+    finally:
+        os.close(place)
+
+
+def _bytes(folder: str | os.PathLike[str], place: int, name: str, sample_id: str) -> bytes:
+    try:
+        file = os.open(name, os.O_RDONLY, dir_fd=place)
+        try:
+            data = os.read(file, _ONCE)
+            while len(data) % _ONCE == 0 and (more := os.read(file, _ONCE)):
+                data += more
+            return data
+        finally:
+            os.close(file)
+    except FileNotFoundError as why:
+        raise MissingError("faces-missing", file=Path(folder, name), sample_id=sample_id, expected="a JPEG",
+                           found="nothing") from why
+    except OSError as why:
+        raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id, expected="a JPEG",
+                         found=str(why)) from why
 
 
 def read_npy(path: str | os.PathLike[str], shape: tuple[int, int], sample_id: str = "") -> NDArray[np.uint8]:
