@@ -20,14 +20,20 @@ if TYPE_CHECKING:
     from pipelines.bridges.jax import to_jax as to_jax
     from pipelines.bridges.lightning import PackedASDDataModule as PackedASDDataModule
     from pipelines.bridges.torch import to_torch as to_torch
+    from pipelines.evaluation import evaluate
     from pipelines.frame_loader import frames
     from pipelines.frame_plan import context, ignore_labels, map_labels, partition, shuffle
     from pipelines.keys import Key
     from pipelines.lifting import lift
     from pipelines.loader import Loader
+    from pipelines.mixture_buckets import Buckets
+    from pipelines.mixture_loader import mixture
+    from pipelines.mixture_summary import mixture_weights
     from pipelines.plan import Plan
-    from pipelines.presets import build, evaluate, train
+    from pipelines.presets import build, train
     from pipelines.projection import projection_targets
+    from pipelines.spec_augment import SpecAugment
+    from pipelines.tokenizers import Characters, SentencePiece
     from pipelines.transforms import Transform, budget_batch, chain, chunk, filter, map, normalize, prefix, resample, targets
 
 _HOME = {
@@ -36,14 +42,20 @@ _HOME = {
     "bridges.jax": "to_jax",
     "bridges.lightning": "PackedASDDataModule",
     "bridges.torch": "to_torch",
+    "evaluation": "evaluate",
     "frame_loader": "frames",
     "frame_plan": "context ignore_labels map_labels partition shuffle",
     "keys": "Key",
     "lifting": "lift",
     "loader": "Loader",
+    "mixture_buckets": "Buckets",
+    "mixture_loader": "mixture",
+    "mixture_summary": "mixture_weights",
     "plan": "Plan",
-    "presets": "build evaluate train",
+    "presets": "build train",
     "projection": "projection_targets",
+    "spec_augment": "SpecAugment",
+    "tokenizers": "Characters SentencePiece",
     "transforms": "Transform budget_batch chain chunk filter map normalize prefix resample targets",
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -57,6 +69,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-__all__ = ["Key", "Loader", "Plan", "Transform", "augment_faces", "budget_batch", "build", "chain", "chunk", "context",
-           "evaluate", "filter", "frames", "ignore_labels", "lift", "map", "map_labels", "mix_voice", "normalize", "partition",
-           "prefix", "projection_targets", "resample", "shuffle", "substitute_voice", "targets", "train"]
+__all__ = ["Buckets", "Characters", "Key", "Loader", "Plan", "SentencePiece", "SpecAugment", "Transform", "augment_faces",
+           "budget_batch", "build", "chain", "chunk", "context", "evaluate", "filter", "frames", "ignore_labels", "lift", "map",
+           "map_labels", "mix_voice", "mixture", "mixture_weights", "normalize", "partition", "prefix", "projection_targets",
+           "resample", "shuffle", "substitute_voice", "targets", "train"]

@@ -35,8 +35,8 @@ def bucket_sizes(options: Buckets) -> list[tuple[int, int]]:
     """
     longest, multiple = options.max_audio_len, options.num_seqs_multiple_of
     if not 1 <= options.min_audio_len <= longest <= options.max_num_elements or multiple < 1:
-        raise InputError("budget", expected="1 <= min_audio_len <= max_audio_len <= max_num_elements, num_seqs_multiple_of >= 1",
-                         found=str(options))
+        raise InputError("budget", found=str(options), expected="1 <= min_audio_len <= max_audio_len <= max_num_elements, "
+                         "num_seqs_multiple_of of 1 or more")
     elements = options.max_num_elements // longest * longest
     count, length = elements, 1
     found = []

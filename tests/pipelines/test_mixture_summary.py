@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asdstore.errors import InputError, MissingError
 from asdstore.stats import Share
-from pipelines.mixture_weights import mixture_weights, read_summary
+from pipelines.mixture_summary import mixture_weights, read_summary
 
 GOLDEN = "golden/omnilingual/weights.json"
 
@@ -66,7 +66,8 @@ BAD = {"header only": "corpus\tlanguage\thours\n", "nothing": "", "no hours": "c
        "negative": "corpus\tlanguage\thours\na\tx\t-1\n", "words": "corpus\tlanguage\thours\na\tx\tmany\n",
        "not a number": "corpus\tlanguage\thours\na\tx\tnan\n", "infinite": "corpus\tlanguage\thours\na\tx\tinf\n",
        "short row": "corpus\tlanguage\thours\na\tx\n", "twice": "corpus\tlanguage\thours\na\tx\t1\nb\ty\t1\na\tx\t1\n",
-       "zero corpus": "corpus\tlanguage\thours\na\tx\t0\na\ty\t0\nb\ty\t1\n", "columns twice": "corpus\tcorpus\tlanguage\thours\n"}
+       "zero corpus": "corpus\tlanguage\thours\na\tx\t0\na\ty\t0\nb\ty\t1\n",
+       "columns twice": "corpus\tcorpus\tlanguage\thours\n"}
 
 
 @pytest.mark.parametrize("name", BAD)

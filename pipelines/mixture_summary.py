@@ -1,6 +1,7 @@
 """Weights of a mixture of corpora and languages, from how many hours of each there are.
 
-    W_c = (H_c / H) ** beta_corpus, over their sum;  V(l|c) = (h_cl / H_c) ** beta_language, over their sum in c;  w = W_c * V(l|c)
+    W_c = (H_c / H) ** beta_corpus, over their sum;  V(l|c) = (h_cl / H_c) ** beta_language, over their sum in c
+    w = W_c * V(l|c)
 
 With beta 1 a share is proportional to its hours, with beta 0 all corpora, and all languages of a corpus, are alike.
 Source: the Omnilingual ASR data-preparation document.

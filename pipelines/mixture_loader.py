@@ -1,0 +1,235 @@
+"""`pipelines.mixture`: batches of speech in which corpora and languages have the shares that their weights give them."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from asdstore.errors import Fault, InputError
+from pipelines.loader import Composition, Explanation, Loader
+from pipelines.log_mel import FRAME
+from pipelines.mixture_buckets import Buckets
+from pipelines.mixture_draws import Mixture
+from pipelines.mixture_summary import mixture_weights
+from pipelines.presets import Running
+from pipelines.spec_augment import SpecAugment
+from pipelines.speech_batch import Reading
+from pipelines.speech_corpus import Utterances, open_speech
+from pipelines.speech_filters import Filters, keep
+from pipelines.speech_recipe import Batching, SpeechRecipe
+from pipelines.tokenizers import as_tokenizer
+
+_NAMED = 10
+Names = Sequence[str] | None
+
+
+class SpeechLoader(Loader):
+    """A loader of batches of utterances; an epoch is a block of draws. Made by `mixture` and `evaluate`.
+
+    `faults` has what this rank could not decode so far, by the position of the utterance; each epoch ends with a
+    warning where there was something new.
+    """
+
+    recipe: SpeechRecipe
+    faults: dict[int, Fault]
+
+    def __init__(self, recipe: SpeechRecipe, **running: Any):
+        super().__init__(recipe, **running)
+        self.faults = {}
+
+    def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
+        for place, fault in batch.pop("faults"):
+            self.faults.setdefault(place, fault)
+        del batch["scored"]  # the same as `valid`
+        return batch
+
+    def _iterate(self, epoch: int, done: int) -> Iterator[dict[str, Any]]:
+        before = len(self.faults)
+        yield from super()._iterate(epoch, done)
+        new = list(self.faults.values())[before:]
+        if new:
+            named = "; ".join(fault.text() for fault in new[:_NAMED])
+            more = f"; and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
+            warnings.warn(f"{len(new)} utterances could not be decoded and were left out: {named}{more}", stacklevel=2)
+
+    @property
+    def chunks(self) -> np.recarray:
+        """The draws of the current epoch, int64 columns: row (position among all utterances of the sources), draw, samples."""
+        rows, numbers = self.recipe.block(self.epoch).draws
+        return np.rec.fromarrays([rows, numbers, self.recipe.utterances.samples[rows]],
+                                 names=["row", "draw", "samples"])  # type: ignore[arg-type]
+
+    def batches(self, epoch: int | None = None) -> Composition:
+        """The batches of an epoch (the current one) in global order, as positions in `at(epoch).chunks`."""
+        found = self.recipe.block(self.epoch if epoch is None else epoch).batches
+        return Composition(found.ids, found.offsets)
+
+    def explain(self) -> Explanation:
+        """What is drawn, what was left out, and how long the loop has waited: a text, or `.json()`."""
+        undecodable = {"count": len(self.faults), "named": [fault.text() for fault in list(self.faults.values())[:_NAMED]]}
+        return Explanation(super().explain() | {"undecodable": undecodable})
+
+
+def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_corpus: float = 0.5, beta_language: float = 0.5,
+            unit: str = "utterances", languages: Names = None, corpora: Names = None, tokenizer: Any = None, seed: int = 0,
+            block: int = 8192, sample_budget: int = 3_200_000, min_batch: int = 1, max_batch: int = 256, group: int = 24,
+            shapes: int | None = None, compat: str | None = None, buckets: Buckets | None = None, min_audio_len: int = 1,
+            max_audio_len: int = 800_000, min_samples_per_char: int = 160, keep_empty: bool = False, keep_unknown: bool = False,
+            remove_unknown: bool = False, max_tokens: int | None = None, features: str = "waveform", normalize: str = "layer",
+            dtype: str = "float32", spec_augment: SpecAugment | None = None, undecodable: str = "report",
+            **running: Unpack[Running]) -> SpeechLoader:
+    """A loader that draws utterances by the weights of their corpora and languages, and batches them by length.
+
+    An epoch is a block of draws: a pure function of (seed, epoch), batched within itself. Draws take each utterance of a corpus
+    and language once, in random order, before they take one again, over all epochs and ranks. So an iteration goes on from any
+    state at once and with any number of ranks, and no utterance waits longer than a block. `while True: for batch in loader`
+    runs without end.
+
+    Args:
+        sources: a Parquet set or speech pack, a path of one, or a list of them.
+        split: whose utterances are drawn.
+        summary: hours of each (corpus, language): see `mixture_weights`. None counts the hours of this split.
+        beta_corpus, beta_language: 1 for shares proportional to hours, 0 for equal shares of corpora, and of languages in one.
+        unit: what the weights are shares of: "utterances", as in the original, or "hours".
+        languages, corpora: only these.
+        tokenizer: a function of a text that gives whole numbers, or the path of a SentencePiece model; None for no targets.
+        seed: of the order and of all augmentation.
+        block: draws of an epoch. Batches of longer blocks pad less; one of 50 batches for each rank is long enough.
+        sample_budget: samples of a batch, padding included; min_batch, max_batch: utterances. group, shapes: see `budget_batch`.
+        compat: "omnilingual" for batches of the original's `buckets`, in place of a budget.
+        min_audio_len, max_audio_len, min_samples_per_char (160: at most 100 characters a second), keep_empty (texts without a
+            character), keep_unknown (texts whose tokens are all unknown), max_tokens: `explain()` counts what is left out.
+        remove_unknown: leave unknown tokens out of targets.
+        features: "waveform" or "log_mel" (80 bands). normalize: "layer" or "scale". dtype: "float32", "float16". See `Reading`.
+        spec_augment: masks, drawn for each draw by itself.
+        undecodable: "report" leaves what cannot be decoded out, counts it and warns at the end of an epoch; "error" raises.
+        running: rank, world, prefetch, threads (which decode), processes, start_method; see `build`.
+
+    A batch is a dictionary of, for B utterances of T samples (or frames), and U tokens:
+        source_seqs         [B, T] of dtype, or [B, T, 80]; 0 beyond source_seq_lens
+        source_seq_lens     int64 [B]
+        target_seqs         int64 [B, U], the tokenizer's pad_id (else 0) beyond target_seq_lens
+        target_seq_lens     int64 [B]
+        texts, languages, corpora, ids      str [B]
+        draws               int64 [B]: which draw it is; no two of a seed are alike, though they may take one utterance
+        valid               bool [B]: False in the batches that complete the last step of an epoch over several ranks, in rows
+                            that complete a shape, and in the one row of a batch of which nothing could be decoded
+        scored_in_step      int: utterances of this step over all ranks
+
+    Raises: InputError "split", "unit", "summary", "beta", "empty", "block", "budget", "filter", ...; what opening raises.
+    Warns where the summary has rows without utterances: the others get their weight.
+    """
+    if unit not in ("utterances", "hours"):
+        raise InputError("unit", expected="'utterances' or 'hours'", found=repr(unit))
+    options = _buckets(compat, buckets, min_audio_len, max_audio_len)
+    tokenizer = as_tokenizer(tokenizer)
+    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, spec_augment, undecodable)
+    reading.check()
+    utterances = open_speech(sources)
+    chosen = select(utterances, split, languages, corpora)
+    least = max(min_audio_len, FRAME) if features == "log_mel" else min_audio_len
+    rows, dropped = keep(utterances, chosen, Filters(least, max_audio_len, keep_empty, min_samples_per_char, keep_unknown,
+                                                     max_tokens), tokenizer)
+    if not len(rows):
+        raise InputError("empty", expected="utterances that pass the filters", found=f"none of {len(chosen)}: {dropped}")
+    names, codes = _partitions(utterances, rows)
+    summary = _counted(utterances, chosen) if summary is None else summary
+    weights = mixture_weights(summary, beta_corpus, beta_language, split)
+    shares, unused = _shares(weights, names, utterances, chosen, everything=languages is None and corpora is None)
+    hours = np.bincount(codes, utterances.samples[rows], len(names)) / 57_600_000
+    counts = np.bincount(codes, minlength=len(names))
+    draws = shares * counts / hours if unit == "hours" else shares
+    notes = {"split": split, "unit": unit, "left_out": dropped, "summary_without_utterances": unused, "partitions": {
+        "/".join(name): {"weight": float(share), "utterances": int(count), "hours": round(float(amount), 6)}
+        for name, share, count, amount in zip(names, shares, counts, hours, strict=True)}}
+    recipe = SpeechRecipe(utterances, rows, Mixture.of(draws, codes, rows, block, utterances.local),
+                          Batching(sample_budget, min_batch, max_batch, group, shapes, options), reading, seed, notes)
+    return SpeechLoader(recipe, **running)
+
+
+def evaluate_speech(sources: Any, split: str = "dev", *, languages: Names = None, corpora: Names = None, tokenizer: Any = None,
+                    sample_budget: int = 3_200_000, max_batch: int = 256, features: str = "waveform", normalize: str = "layer",
+                    dtype: str = "float32", remove_unknown: bool = False, undecodable: str = "report", seed: int = 0,
+                    **running: Unpack[Running]) -> SpeechLoader:
+    """One pass over a split: each utterance once over all ranks, longest first, whatever its length or text.
+
+    Batches are those of `mixture`. Ranks have equal steps: the last one is completed with batches whose `valid` is False.
+
+    Args: as `mixture`. Raises: as `mixture`; warns where a foreign set says no length of some utterances, which are left out.
+    """
+    tokenizer = as_tokenizer(tokenizer)
+    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, None, undecodable)
+    reading.check()
+    utterances = open_speech(sources)
+    chosen = select(utterances, split, languages, corpora)
+    rows, dropped = keep(utterances, chosen, Filters(1), None)
+    if dropped:
+        warnings.warn(f"not evaluated: {dropped} of {len(chosen)} utterances", stacklevel=2)
+    longest = int(utterances.samples[rows].max(initial=0))
+    batching = Batching(max(sample_budget, longest + 160), 1, max_batch)
+    return SpeechLoader(SpeechRecipe(utterances, rows, None, batching, reading, seed, {"split": split, "left_out": dropped}),
+                        **running)
+
+
+def select(utterances: Utterances, split: str, languages: Names, corpora: Names) -> np.ndarray:
+    """Positions of the utterances of a split, and of some languages and corpora: int64 [n].
+
+    Raises: InputError "split", "languages" or "corpora" for a name that no utterance has, with those that there are; "empty".
+    """
+    for kind, wanted, column in (("split", [split], utterances.split), ("languages", languages, utterances.language),
+                                 ("corpora", corpora, utterances.corpus)):
+        if isinstance(wanted, str):
+            raise InputError(kind, expected="a list of names", found=repr(wanted))
+        missing = sorted(set(wanted or ()) - set(column.names))
+        if missing:
+            raise InputError(kind, expected=f"some of {', '.join(column.names[:50])}", found=", ".join(missing))
+    found = np.flatnonzero(utterances.split.among([split]) & utterances.language.among(languages)
+                           & utterances.corpus.among(corpora))
+    if not len(found):
+        raise InputError("empty", expected="utterances of this split, in these languages and corpora", found="none")
+    return found
+
+
+def _partitions(utterances: Utterances, rows: np.ndarray) -> tuple[list[tuple[str, str]], np.ndarray]:
+    """The (corpus, language) that rows have, and which one each row has: int64 [rows]."""
+    width = len(utterances.language.names)
+    joined = utterances.corpus.codes[rows].astype(np.int64) * width + utterances.language.codes[rows]
+    values, codes = np.unique(joined, return_inverse=True)
+    names = [(utterances.corpus.names[v // width], utterances.language.names[v % width]) for v in values.tolist()]
+    return names, codes
+
+
+def _counted(utterances: Utterances, rows: np.ndarray) -> dict[tuple[str, str], float]:
+    """Hours of each corpus and language."""
+    names, codes = _partitions(utterances, rows)
+    hours = np.bincount(codes, np.maximum(utterances.samples[rows], 0), len(names)) / 57_600_000
+    return dict(zip(names, hours.tolist(), strict=True))
+
+
+def _shares(weights: dict[tuple[str, str], float], names: list[tuple[str, str]], utterances: Utterances, chosen: np.ndarray,
+            everything: bool) -> tuple[np.ndarray, list[str]]:
+    """The weights of the partitions that are drawn, over their sum, and the summary's rows without utterances."""
+    there, _ = _partitions(utterances, chosen)
+    missing = ["/".join(name) for name in there if not weights.get(name)]
+    if missing:
+        raise InputError("summary", expected="hours above 0 for each corpus and language that has utterances",
+                         found=f"none for {', '.join(missing[:_NAMED])}{' ...' if len(missing) > _NAMED else ''}",
+                         cure="Make it again with `asdstore stats`, or leave them out with corpora= and languages=.")
+    unused = sorted("/".join(name) for name in set(weights) - set(names)) if everything else []
+    if unused:
+        warnings.warn(f"the summary has hours of what has no utterances here: {', '.join(unused[:_NAMED])}"
+                      f"{' ...' if len(unused) > _NAMED else ''}", stacklevel=3)
+    found = np.array([weights[name] for name in names])
+    return found / found.sum(), unused
+
+
+def _buckets(compat: str | None, buckets: Buckets | None, least: int, most: int) -> Buckets | None:
+    if compat not in (None, "omnilingual"):
+        raise InputError("compat", expected="None or 'omnilingual'", found=repr(compat))
+    if compat is None and buckets is not None:
+        raise InputError("buckets", expected="compat='omnilingual' beside them", found="the planner's batches")
+    if compat is None:
+        return None
+    return (buckets or Buckets())._replace(min_audio_len=least, max_audio_len=most)

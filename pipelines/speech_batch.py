@@ -1,0 +1,184 @@
+"""A batch of utterances in memory: audio decoded or viewed, normalised, as a waveform or log-mel, beside tokens and texts."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asdstore.errors import AsdError, DependencyError, Fault, InputError, StoreError
+from pipelines.gather import Pool
+from pipelines.keys import Key
+from pipelines.log_mel import BANDS, FRAME, frame_count, log_mel, standardize
+from pipelines.spec_augment import SpecAugment
+from pipelines.speech_corpus import Utterances
+from pipelines.tokenizers import Tokenizer
+
+FEATURES, NORMALIZE, DTYPES = ("waveform", "log_mel"), ("layer", "scale"), ("float32", "float16")
+_EPSILON = 1e-5  # of torch.nn.functional.layer_norm
+_FULL_SCALE = 1 << 15
+
+
+class Reading(NamedTuple):
+    """What becomes of an utterance.
+
+    `features`: "waveform" or "log_mel"; `normalize`: "layer" (mean 0 and variance 1: of the waveform, or of each band of
+    log-mel) or "scale" (full scale is 1, log-mel as Kaldi gives it); `dtype`: "float32" or "float16". `undecodable`: "report"
+    leaves out utterances that cannot be decoded, "error" raises.
+    """
+
+    features: str = "waveform"
+    normalize: str = "layer"
+    dtype: str = "float32"
+    tokenizer: Tokenizer | None = None
+    remove_unknown: bool = False
+    spec_augment: SpecAugment | None = None
+    undecodable: str = "report"
+
+    def check(self) -> None:
+        """Raises InputError, the option's name as its kind."""
+        for name, known in (("features", FEATURES), ("normalize", NORMALIZE), ("dtype", DTYPES),
+                            ("undecodable", ("report", "error"))):
+            if getattr(self, name) not in known:
+                raise InputError(name, expected=" or ".join(map(repr, known)), found=repr(getattr(self, name)))
+        if self.spec_augment is not None:
+            self.spec_augment.check(BANDS if self.features == "log_mel" else 201)
+
+    def tokens(self, text: str) -> np.ndarray:
+        """int64 [tokens]."""
+        assert self.tokenizer is not None
+        found = np.asarray(self.tokenizer(text), np.int64)
+        unknown = getattr(self.tokenizer, "unknown_id", None)
+        return found[found != unknown] if self.remove_unknown and unknown is not None else found
+
+
+class Place(NamedTuple):
+    """The utterances of a batch: int64 `rows` and draw `numbers` [members], and how large the batch is at least."""
+
+    rows: np.ndarray
+    numbers: np.ndarray
+    least_rows: int = 0
+    least_samples: int = 0
+    fixed: bool = False  # few distinct shapes: rows of what cannot be decoded stay, targets are padded to powers of two
+
+
+def make(utterances: Utterances, place: Place, reading: Reading, key: Key, pool: Pool) -> dict[str, Any]:
+    """The batch, with its undecodable utterances as `faults`, a list of (row, `Fault`).
+
+    Raises: InputError and the like for the first utterance that cannot be decoded, with `undecodable="error"`; StoreError
+    and DependencyError always.
+    """
+    sounds: list[np.ndarray | None] = []
+    faults: list[tuple[int, Fault]] = []
+    for row in place.rows.tolist():
+        try:
+            sounds.append(utterances.audio(row))
+        except AsdError as error:
+            if reading.undecodable == "error" or isinstance(error, (StoreError, DependencyError)):
+                raise
+            sounds.append(None)
+            fault = error.fault
+            faults.append((row, fault if fault.sample_id else fault._replace(sample_id=utterances.id(row))))
+    kept = [n for n, sound in enumerate(sounds) if sound is not None]
+    members = list(range(len(sounds))) if place.fixed else kept
+    rows = max(len(members), place.least_rows, 1)
+    batch = _described(utterances, [place.rows[n] if sounds[n] is not None else -1 for n in members], rows)
+    batch["draws"] = _column([place.numbers[n] if sounds[n] is not None else -1 for n in members], rows, -1)
+    source, lengths = _source([(sounds[n], int(place.rows[n]), key.fold(int(place.numbers[n]))) for n in members],
+                              utterances, reading, (rows, place.least_samples), pool)
+    targets = _targets(batch["texts"], batch["valid"], reading, place.fixed)
+    return {"source_seqs": source, "source_seq_lens": lengths, **targets, **batch, "faults": faults}
+
+
+def _column(values: Sequence[Any], rows: int, fill: int = 0) -> np.ndarray:
+    return np.array([*map(int, values), *[fill] * (rows - len(values))], np.int64)
+
+
+def _described(utterances: Utterances, members: Sequence[int], rows: int) -> dict[str, Any]:
+    """Texts of the rows, "" where there is no utterance (-1), and `valid`."""
+    has = [int(member) for member in members] + [-1] * (rows - len(members))
+
+    def texts(of: Any) -> np.ndarray:
+        return np.array([of(row) if row >= 0 else "" for row in has], str)
+
+    return {"texts": texts(utterances.text), "languages": texts(utterances.language.__getitem__),
+            "corpora": texts(utterances.corpus.__getitem__), "ids": texts(utterances.id), "valid": np.array(has) >= 0}
+
+
+def _targets(texts: np.ndarray, valid: np.ndarray, reading: Reading, fixed: bool) -> dict[str, np.ndarray]:
+    if reading.tokenizer is None:
+        return {}
+    tokens = [reading.tokens(str(text)) if good else np.empty(0, np.int64) for text, good in zip(texts, valid, strict=True)]
+    longest = max(map(len, tokens), default=0)
+    width = 1 << max(longest - 1, 0).bit_length() if fixed else longest
+    found = np.full((len(tokens), width), getattr(reading.tokenizer, "pad_id", 0), np.int64)
+    for row, one in zip(found, tokens, strict=True):
+        row[:len(one)] = one
+    return {"target_seqs": found, "target_seq_lens": np.array([len(one) for one in tokens], np.int64)}
+
+
+def _source(members: Sequence[tuple[np.ndarray | None, int, Key]], utterances: Utterances, reading: Reading,
+            least: tuple[int, int], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    """source_seqs and source_seq_lens."""
+    rows, samples = least
+    samples = max([samples, 1, *(len(sound) for sound, _, _ in members if sound is not None)])
+    mel = reading.features == "log_mel"
+    width = max(int(frame_count(samples)), 1) if mel else samples
+    shape = (rows, width, BANDS) if mel else (rows, width)
+    out = pool.arrays([("source_seqs", shape, np.dtype(reading.dtype))])["source_seqs"]
+    lengths = np.zeros(rows, np.int64)
+    for number in range(rows):
+        sound, row, key = members[number] if number < len(members) else (None, -1, None)
+        if sound is None or key is None:
+            out[number] = 0
+            continue
+        level = utterances.level(row)
+        lengths[number] = (_write_mel if mel else _write_waveform)(sound, level, out[number], reading, key)
+        out[number, lengths[number]:] = 0
+    return out, lengths
+
+
+def _write_mel(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading, key: Key) -> int:
+    if sound.dtype == np.int16:
+        sound = sound * np.float32(1 / _FULL_SCALE)
+    found = log_mel(sound if len(sound) >= FRAME else np.pad(sound, (0, FRAME - len(sound))))
+    if reading.normalize == "layer":
+        standardize(found)
+    if reading.spec_augment is not None:
+        reading.spec_augment.features(found, key.fold("spec_augment"))
+    out[:len(found)] = found
+    return len(found)
+
+
+def _write_waveform(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading, key: Key) -> int:
+    size = len(sound)
+    wave = out[:size] if out.dtype == np.float32 else np.empty(size, np.float32)
+    if reading.normalize == "layer":
+        layer_norm(sound, level, wave)
+    elif sound.dtype == np.int16:
+        np.multiply(sound, np.float32(1 / _FULL_SCALE), out=wave)
+    else:
+        wave[:] = sound
+    if reading.spec_augment is not None:
+        reading.spec_augment.waveform(wave, key.fold("spec_augment"))
+    if out.dtype != np.float32:
+        out[:size] = wave
+    return size
+
+
+def layer_norm(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray) -> None:
+    """Writes (x - mean) / sqrt(variance + 1e-5) of int16 or float32 [samples] on full scale 1; constant audio becomes 0.
+
+    `level` is the mean and the standard deviation, where they are known: then the samples are read once.
+    """
+    full = _FULL_SCALE if sound.dtype == np.int16 else 1
+    if level is not None:
+        mean, deviation = level
+        scale = np.float32(1 / np.sqrt(deviation * deviation + _EPSILON)) if deviation > 0 else np.float32(0)
+        np.multiply(sound, scale / np.float32(full), out=out)
+        out -= np.float32(mean) * scale
+        return
+    if full != 1:
+        sound = sound * np.float32(1 / full)
+    np.subtract(sound, sound.mean(dtype=np.float64).astype(np.float32), out=out)
+    out *= np.float32(1 / np.sqrt(float(np.dot(out, out)) / len(out) + _EPSILON)) if len(out) else 1

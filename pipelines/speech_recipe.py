@@ -1,0 +1,198 @@
+"""What a loader of utterances draws from: blocks of draws, each batched within itself, pure functions of (seed, block)."""
+from __future__ import annotations
+
+import hashlib
+import threading
+import zlib
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from asdstore.errors import InputError
+from pipelines.batching import Batches, Limits, check_limits, compose
+from pipelines.gather import Pool
+from pipelines.keys import Key
+from pipelines.mixture_buckets import Buckets, as_batches, bucketed
+from pipelines.mixture_draws import Draws, Mixture
+from pipelines.recipe import Recipe
+from pipelines.shapes import choose, compose_shapes
+from pipelines.speech_batch import Place, Reading, make
+from pipelines.speech_corpus import Utterances
+from pipelines.tokenizers import Characters, SentencePiece
+from pipelines.transforms import described, stage
+
+VERSION = 1  # of the laws by which blocks are made: another number, another order
+TICK = 160  # samples: batches are composed by lengths in 10 ms
+_BLOCKS = 2  # kept
+
+
+class Batching(NamedTuple):
+    """How a block is cut into batches: by this project's planner, or by the original's `buckets`.
+
+    `budget`: samples of a batch, padding included; `shapes`: at most so many distinct (rows, samples); `group`: batches of
+    similar cost that stand together, so that ranks do equal work where their number divides it.
+    """
+
+    budget: int
+    min_batch: int = 1
+    max_batch: int = 256
+    group: int = 24
+    shapes: int | None = None
+    buckets: Buckets | None = None
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.budget // TICK, self.min_batch, self.max_batch)
+
+    def check(self, longest: int) -> None:
+        """Raises InputError "budget", "min_batch", "max_batch", "group", "shapes"."""
+        for name, value in (("group", self.group), ("shapes", 1 if self.shapes is None else self.shapes)):
+            if value < 1:
+                raise InputError(name, expected="at least 1", found=str(value))
+        if self.buckets is None:
+            if self.budget < TICK:
+                raise InputError("budget", expected=f"at least {TICK} samples", found=str(self.budget))
+            check_limits(self.limits, -(-longest // TICK))
+        else:
+            bucketed([], self.buckets)
+
+    def batches(self, samples: np.ndarray, grid: tuple[int, ...], key: Key, shuffle: bool) -> Batches:
+        """The batches of utterances of so many samples each; `frames` are samples here."""
+        if self.buckets is not None:
+            found = as_batches(bucketed(samples.tolist(), self.buckets), samples)
+            return _reordered(found, key.fold("buckets").permutation(len(found))) if shuffle else found
+        ticks = -(-samples // TICK)
+        if grid:
+            found = compose_shapes(ticks, grid, self.limits, key, group=self.group, shuffle=shuffle)
+            return Batches(found.ids, found.offsets, found.rows, found.frames * TICK)
+        found = compose(ticks, self.limits, key, group=self.group, shuffle=shuffle)
+        longest = np.maximum.reduceat(samples[found.ids], found.offsets[:-1]) if len(found) else found.frames
+        return Batches(found.ids, found.offsets, found.rows, longest)
+
+
+def _reordered(batches: Batches, order: np.ndarray) -> Batches:
+    offsets = np.concatenate([[0], np.cumsum(batches.rows[order])])
+    ids = [batches.members(b) for b in order.tolist()]
+    return Batches(np.concatenate([np.empty(0, np.int64), *ids]), offsets, batches.rows[order], batches.frames[order])
+
+
+class Block(NamedTuple):
+    """The draws of a block and its batches, whose ids are positions in the draws."""
+
+    draws: Draws
+    batches: Batches
+
+
+class SpeechRecipe(Recipe):
+    """Utterances, what is fed of them, how they are drawn, batched and read, and a seed.
+
+    `mixture` None gives one block: each row once, longest first, the same in every epoch.
+    """
+
+    def __init__(self, utterances: Utterances, rows: np.ndarray, mixture: Mixture | None, batching: Batching, reading: Reading,
+                 seed: int, notes: dict[str, Any]):
+        self.utterances, self.rows, self.mixture = utterances, rows, mixture
+        self.batching, self.reading, self.seed, self.notes = batching, reading, int(seed), notes
+        self.transform = stage("mixture", still=mixture is None)  # what bridges ask: is each epoch alike?
+        self.packs = utterances.parts
+        self._blocks: OrderedDict[int, Block] = OrderedDict()
+        self._lock = threading.Lock()
+        self._pool = Pool()
+        longest = int(utterances.samples[rows].max(initial=0))
+        batching.check(longest)
+
+    def __reduce__(self):
+        rows = zlib.compress(np.diff(self.rows, prepend=0).astype("<i8").tobytes(), 1)
+        mixture = None if self.mixture is None else self.mixture._replace(order=self._in_rows)
+        return _again, (self.utterances, rows, mixture, self.batching, self.reading, self.seed, self.notes)
+
+    @property
+    def _in_rows(self) -> np.ndarray:
+        """The mixture's order as positions in `rows`, in 4 bytes each."""
+        assert self.mixture is not None
+        return np.searchsorted(self.rows, self.mixture.order).astype(np.uint32)
+
+    @cached_property
+    def text(self) -> str:
+        """Everything but the seed that decides what is read, on one line."""
+        rows = hashlib.sha256(self.rows.astype("<i8").tobytes()).hexdigest()[:16]
+        order = "once"
+        if self.mixture is not None:
+            edges = hashlib.sha256(self.mixture.edges.astype("<i8").tobytes()).hexdigest()[:16]
+            order = f"block={self.mixture.draws}, weights {edges}, local={self.mixture.local}"
+        reading, tokenizer = self.reading._replace(tokenizer=None, undecodable=""), self.reading.tokenizer
+        named = repr(tokenizer) if isinstance(tokenizer, (Characters, SentencePiece)) else described(tokenizer)
+        return f"speech {VERSION} of {self.utterances.digest[:16]}, rows {rows}: {order}, {self.batching}, {reading}, {named}"
+
+    @cached_property
+    def _grid(self) -> tuple[int, ...]:
+        """The lengths, in ticks, that batches are padded to; () where they are not bounded."""
+        if self.batching.shapes is None or self.batching.buckets is not None:
+            return ()
+        ticks = -(-self.utterances.samples[self.rows] // TICK)
+        return choose(ticks, int(ticks.max(initial=1)), self.batching.shapes)
+
+    def block(self, epoch: int) -> Block:
+        """The block that is an epoch."""
+        number = 0 if self.mixture is None else epoch
+        with self._lock:
+            if number not in self._blocks:
+                self._blocks[number] = self._made(number)
+                while len(self._blocks) > _BLOCKS:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+
+    def _made(self, number: int) -> Block:
+        key = Key.of(self.seed)
+        draws = Draws(self.rows, np.arange(len(self.rows))) if self.mixture is None else \
+            self.mixture.take(key.fold("mixture"), number)
+        batches = self.batching.batches(self.utterances.samples[draws.rows], self._grid, key.fold("batches", number),
+                                        self.mixture is not None)
+        self.utterances.stage(draws.rows)
+        return Block(draws, batches)
+
+    def count(self, epoch: int) -> int:
+        """Batches of a block."""
+        return len(self.block(epoch).batches)
+
+    def scored(self, epoch: int, start: int, stop: int) -> int:
+        """Utterances of the batches start:stop."""
+        offsets = self.block(epoch).batches.offsets
+        last = len(offsets) - 1
+        return int(offsets[min(stop, last)] - offsets[min(start, last)])
+
+    def batch(self, epoch: int, number: int, pool: Any = None) -> dict[str, Any]:
+        """One batch; see `pipelines.mixture`."""
+        block = self.block(epoch)
+        members = block.batches.members(number)
+        fixed = bool(self._grid)
+        place = Place(block.draws.rows[members], block.draws.numbers[members], int(block.batches.rows[number]) if fixed else 0,
+                      int(block.batches.frames[number]) if fixed else 0, fixed)
+        found = make(self.utterances, place, self.reading, Key.of(self.seed).fold("draw"), self._pool if pool is None else pool)
+        return {**found, "scored": found["valid"]}
+
+    def repeats(self, epoch: int) -> bool:
+        return False
+
+    def describe(self, epoch: int) -> dict[str, Any]:
+        """What `explain` reports."""
+        block, samples = self.block(epoch), self.utterances.samples
+        batches = block.batches
+        drawn = samples[block.draws.rows[batches.ids]]
+        padded = int((batches.rows * batches.frames).sum())
+        sizes = batches.sizes
+        return {"utterances": len(self.rows), "hours": round(float(samples[self.rows].sum()) / 57_600_000, 6), **self.notes,
+                "batches": len(batches), "draws": int(sizes.sum()), "undrawn": len(block.draws.rows) - int(sizes.sum()),
+                "drawn_hours": round(float(drawn.sum()) / 57_600_000, 6),
+                "utilisation": round(float(drawn.sum()) / max(padded, 1), 6),
+                "batch_sizes": [int(sizes.min()), int(sizes.max())] if len(sizes) else []}
+
+
+def _again(utterances: Utterances, rows: bytes, mixture: Mixture | None, *more: Any) -> SpeechRecipe:
+    found = np.cumsum(np.frombuffer(zlib.decompress(rows), "<i8"))
+    if mixture is not None:
+        mixture = mixture._replace(order=found[mixture.order])
+    return SpeechRecipe(utterances, found, mixture, *more)
