@@ -105,7 +105,8 @@ class Speech:
 
         self.capsys.readouterr()
         code = prepare.main(["speech", "--output", str(self.root / output), "--corpus", corpus, *map(str, arguments)])
-        return code, *self.capsys.readouterr()
+        out, err = self.capsys.readouterr()
+        return code, out, err
 
     def report(self, *arguments: object, **where: str) -> dict:
         """The report of `prepare speech --json`, which must succeed."""
