@@ -147,7 +147,7 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
         for block in source.blocks(start, stop):
             clipped += _clamp(block, fail, start + read)
             read += len(block)
-            yield block.mean(axis=1, dtype=np.float32)
+            yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
 
     if source.rate == rate:
         samples, backend = _gathered(mono()), source.backend
@@ -243,11 +243,13 @@ def _sound(file: Any, backend: str) -> _Source:
         if start:
             file.seek(min(start, file.frames))
         while stop is None or start < stop:
-            block = file.read(BLOCK if stop is None else min(BLOCK, stop - start), dtype="float32", always_2d=True)
-            if not len(block):
-                return
+            wanted = BLOCK if stop is None else min(BLOCK, stop - start)
+            block = file.read(wanted, dtype="float32", always_2d=True)
             start += len(block)
-            yield block
+            if len(block):
+                yield block
+            if len(block) < wanted:
+                return
 
     # libsndfile corrects a claim that the file cannot hold, and says so only in its log: "data : 2147483647 (should be 12800)"
     claim = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
