@@ -97,7 +97,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
         tokenizer: a function of a text that gives whole numbers, or the path of a SentencePiece model; None for no targets.
         seed: of the order and of all augmentation.
         block: draws of an epoch. Batches of longer blocks pad less; one of 50 batches for each rank is long enough.
-        sample_budget: samples of a batch, padding included; min_batch, max_batch: utterances. group, shapes: see `budget_batch`.
+        sample_budget: samples of a batch, padding included; min_batch, max_batch: utterances; group, shapes: `budget_batch`.
         compat: "omnilingual" for batches of the original's `buckets`, in place of a budget.
         min_audio_len, max_audio_len, min_samples_per_char (160: at most 100 characters a second), keep_empty (texts without a
             character), keep_unknown (texts whose tokens are all unknown), max_tokens: `explain()` counts what is left out.

@@ -84,8 +84,9 @@ def make(utterances: Utterances, place: Place, reading: Reading, key: Key, pool:
     rows = max(len(members), place.least_rows, 1)
     batch = _described(utterances, [place.rows[n] if sounds[n] is not None else -1 for n in members], rows)
     batch["draws"] = _column([place.numbers[n] if sounds[n] is not None else -1 for n in members], rows, -1)
-    source, lengths = _source([(sounds[n], int(place.rows[n]), key.fold(int(place.numbers[n]))) for n in members],
-                              utterances, reading, (rows, place.least_samples), pool)
+    keys = [None if reading.spec_augment is None else key.fold(int(place.numbers[n]), "spec_augment") for n in members]
+    source, lengths = _source([(sounds[n], int(place.rows[n])) for n in members], keys, utterances, reading,
+                              (rows, place.least_samples), pool)
     targets = _targets(batch["texts"], batch["valid"], reading, place.fixed)
     return {"source_seqs": source, "source_seq_lens": lengths, **targets, **batch, "faults": faults}
 
@@ -117,40 +118,42 @@ def _targets(texts: np.ndarray, valid: np.ndarray, reading: Reading, fixed: bool
     return {"target_seqs": found, "target_seq_lens": np.array([len(one) for one in tokens], np.int64)}
 
 
-def _source(members: Sequence[tuple[np.ndarray | None, int, Key]], utterances: Utterances, reading: Reading,
-            least: tuple[int, int], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
-    """source_seqs and source_seq_lens."""
+def _source(members: Sequence[tuple[np.ndarray | None, int]], keys: Sequence[Key | None], utterances: Utterances,
+            reading: Reading, least: tuple[int, int], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    """source_seqs and source_seq_lens, of sounds and their rows; `keys` where there are masks to draw."""
     rows, samples = least
-    samples = max([samples, 1, *(len(sound) for sound, _, _ in members if sound is not None)])
+    samples = max([samples, 1, *(len(sound) for sound, _ in members if sound is not None)])
     mel = reading.features == "log_mel"
     width = max(int(frame_count(samples)), 1) if mel else samples
     shape = (rows, width, BANDS) if mel else (rows, width)
     out = pool.arrays([("source_seqs", shape, np.dtype(reading.dtype))])["source_seqs"]
     lengths = np.zeros(rows, np.int64)
     for number in range(rows):
-        sound, row, key = members[number] if number < len(members) else (None, -1, None)
-        if sound is None or key is None:
+        sound, row = members[number] if number < len(members) else (None, -1)
+        if sound is None:
             out[number] = 0
             continue
-        level = utterances.level(row)
-        lengths[number] = (_write_mel if mel else _write_waveform)(sound, level, out[number], reading, key)
+        write = _write_mel if mel else _write_waveform
+        lengths[number] = write(sound, utterances.level(row), out[number], reading, keys[number])
         out[number, lengths[number]:] = 0
     return out, lengths
 
 
-def _write_mel(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading, key: Key) -> int:
+def _write_mel(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading,
+               key: Key | None) -> int:
     if sound.dtype == np.int16:
         sound = sound * np.float32(1 / _FULL_SCALE)
     found = log_mel(sound if len(sound) >= FRAME else np.pad(sound, (0, FRAME - len(sound))))
     if reading.normalize == "layer":
         standardize(found)
-    if reading.spec_augment is not None:
-        reading.spec_augment.features(found, key.fold("spec_augment"))
+    if reading.spec_augment is not None and key is not None:
+        reading.spec_augment.features(found, key)
     out[:len(found)] = found
     return len(found)
 
 
-def _write_waveform(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading, key: Key) -> int:
+def _write_waveform(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading,
+                    key: Key | None) -> int:
     size = len(sound)
     wave = out[:size] if out.dtype == np.float32 else np.empty(size, np.float32)
     if reading.normalize == "layer":
@@ -159,8 +162,8 @@ def _write_waveform(sound: np.ndarray, level: tuple[float, float] | None, out: n
         np.multiply(sound, np.float32(1 / _FULL_SCALE), out=wave)
     else:
         wave[:] = sound
-    if reading.spec_augment is not None:
-        reading.spec_augment.waveform(wave, key.fold("spec_augment"))
+    if reading.spec_augment is not None and key is not None:
+        reading.spec_augment.waveform(wave, key)
     if out.dtype != np.float32:
         out[:size] = wave
     return size
