@@ -1,6 +1,6 @@
 """The ratios that packs must keep, in one run: `make bench`, or `python -m bench.packs [--json] [--only PART ...]`.
 
-Everything is made in a temporary folder that is removed; about 1 GB of disk is needed.
+Everything is made in a temporary folder that is removed; about 3 GB of disk are needed.
 """
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def preparing(folder: Path) -> Iterator[Ratio]:
     from adapters import prepare
     from examples.corpus import make_corpus
 
-    corpus = make_corpus(folder / "corpus", videos=24, seconds=10.0)
+    corpus = make_corpus(folder / "corpus", videos=16, seconds=8.0)
     command = ["ava", "--loader", str(corpus.loader), "--visual-root", str(corpus.visual_root), "--audio-root",
                str(corpus.audio_root), "--split", "train", "--json"]
 
@@ -102,7 +102,7 @@ def preparing(folder: Path) -> Iterator[Ratio]:
 
     for once in (ours, loop):  # imports, and the files in the page cache
         once(-1)
-    yield Ratio(f"prepare {sum(c.frames for c in corpus.clips)} JPEG frames / plain loop", *in_turn(ours, loop, 8), "s", 1.1)
+    yield Ratio(f"prepare {sum(c.frames for c in corpus.clips)} JPEG frames / plain loop", *in_turn(ours, loop, 16), "s", 1.1)
 
 
 def _plain_loop(crops: Path, wav: Path, stem: Path) -> None:
