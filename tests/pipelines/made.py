@@ -4,11 +4,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import asdstore
+import pipelines
 from asdstore.records import Media, Record
 from spec.layout import ASD
 
@@ -48,3 +49,24 @@ def varied(count: int = 40, seed: int = 0) -> list[Kind]:
     draw = np.random.default_rng(seed)
     rates = [15, 23.976, 24, 25, 25, 25, 29.97, 30, 50, 60]
     return [Kind(int(draw.integers(3, 160)), float(draw.choice(rates)), f"video{i // 2}") for i in range(count)]
+
+
+SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
+
+
+def small(*packs: Any, **changes: Any) -> Any:
+    """A loader for training with small windows and batches."""
+    return pipelines.train(*packs, **(SETTINGS | changes))
+
+
+def ids(batch: dict) -> tuple:
+    """What tells a batch apart."""
+    return tuple(zip(batch["sample_ids"].tolist(), batch["starts"].tolist(), batch["valid"].tolist(), strict=True))
+
+
+def flat(loader, epoch: int) -> list[tuple]:
+    """The global order of an epoch, from the plan alone."""
+    found, chunks = loader.batches(epoch), loader.at(epoch).chunks
+    rows = [(loader.recipe.tracks.sample_id(track), start, True)
+            for track, start in zip(chunks.track.tolist(), (chunks.predict_start - chunks.prefix).tolist(), strict=True)]
+    return [tuple(rows[i] for i in found.ids[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]

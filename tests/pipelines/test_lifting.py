@@ -103,7 +103,8 @@ def test_what_evaluation_gives_is_what_lift_takes(packed, tmp_path):
     (lambda rows: rows[1:], "orig"), (lambda rows: [*rows, rows[0]], "orig"), (lambda rows: [*rows[1:], rows[1]], "orig"),
     (lambda rows: [*rows, rows[0].replace("t0", "unknown")], "orig"),
     (lambda rows: [rows[0].replace("v,100.", "v,nan "), *rows[1:]], "orig"),
-    (lambda rows: [rows[0] + ",more", *rows[1:]], "orig"), (lambda rows: [rows[0].replace("v,100.", "v,x"), *rows[1:]], "orig")])
+    (lambda rows: [rows[0] + ",more", *rows[1:]], "orig"),
+    (lambda rows: [rows[0].replace("v,100.", "v,x"), *rows[1:]], "orig")])
 def test_tables_that_do_not_fit(scored, tmp_path, change, kind):
     pack, scores = scored
     orig = tmp_path / "orig.csv"

@@ -4,45 +4,20 @@ from __future__ import annotations
 import gc
 import json
 import pickle
-import shutil
 import sys
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import pipelines
-from asdstore.errors import AsdError, InputError, StateError
+from asdstore.errors import InputError
 from pipelines.gather import Pool
 from pipelines.prefetch import ordered
-from tests.pipelines.made import Kind
-
-SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500, "threads": 0}
-
-
-def small(*packs: Any, **changes: Any) -> Any:
-    """A loader for training with small windows and batches."""
-    return pipelines.train(*packs, **(SETTINGS | changes))
-
+from tests.pipelines.made import Kind, flat, ids, small
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
-
-
-def ids(batch: dict) -> tuple:
-    """What tells a batch apart."""
-    return tuple(zip(batch["sample_ids"].tolist(), batch["starts"].tolist(), batch["valid"].tolist(), strict=True))
-
-
-def flat(loader, epoch: int) -> list[tuple]:
-    """The global order of an epoch, from the plan alone."""
-    found, chunks = loader.batches(epoch), loader.at(epoch).chunks
-    rows = [(loader.recipe.tracks.sample_id(track), start, True)
-            for track, start in zip(chunks.track.tolist(), (chunks.predict_start - chunks.prefix).tolist(), strict=True)]
-    return [tuple(rows[i] for i in found.ids[a:b]) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
 
 
 def scored_frames(loaders) -> dict[tuple[str, int], int]:
@@ -280,95 +255,6 @@ def test_threads_end_with_their_iteration(pack):
     assert threading.active_count() == before
 
 
-# State ----------------------------------------------------------------------------------------------------------------------
-
-
-@given(epoch=st.integers(0, 3), at=st.integers(0, 200), first=st.integers(1, 5), second=st.integers(1, 5), data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_state_goes_on_exactly_with_any_number_of_ranks(pack, epoch, at, first, second, data):
-    whole = small(pack, jitter=True, rank=0, world=1)
-    order = flat(whole, epoch)
-    rank = data.draw(st.integers(0, first - 1))
-    loader = small(pack, jitter=True, rank=rank, world=first).at(epoch)
-    steps = min(at, len(loader))
-    iteration = iter(loader)
-    for _ in range(steps):
-        next(iteration)
-    state = json.loads(json.dumps(loader.state_dict()))
-    done = state["batches"]
-    assert done == min(steps * first, len(order)) and state["epoch"] == epoch
-    rest = []
-    for rank in range(second):
-        other = small(pack, jitter=True, rank=rank, world=second)
-        other.load_state_dict(state)
-        rest.append([ids(batch) for batch in other])
-    expected = order[done:] or flat(whole, epoch + 1)
-    given_out = [rest[i % second][i // second] for i in range(second * len(rest[0]))]
-    assert given_out[:len(expected)] == expected
-    assert not any(valid for batch in given_out[len(expected):] for _, _, valid in batch)
-
-
-def test_a_state_is_one_line_and_the_same_on_every_rank(pack):
-    states = []
-    for rank in range(3):
-        loader = small(pack, threads=rank, rank=rank, world=3)
-        iteration = iter(loader)
-        next(iteration)
-        states.append(json.dumps(loader.state_dict()))
-    assert len(set(states)) == 1 and "\n" not in states[0] and len(states[0]) < 1000
-    assert not any(word in states[0] for word in ("rank", "world", "thread", "worker"))
-
-
-def test_what_was_prefetched_does_not_count(pack):
-    loader = small(pack, threads=2, prefetch=4)
-    iteration = iter(loader)
-    assert loader.state_dict()["batches"] == 0
-    next(iteration)
-    assert loader.state_dict()["batches"] == 1
-
-
-def test_a_loaded_state_survives_set_epoch_of_its_epoch(pack):
-    loader = small(pack)
-    iteration = iter(loader.at(2))
-    del iteration
-    state = {**loader.state_dict(), "epoch": 2, "batches": 3}
-    loader.load_state_dict(state)
-    loader.set_epoch(2)
-    assert [ids(batch) for batch in loader] == flat(loader, 2)[3:]
-    loader.load_state_dict(state)
-    loader.set_epoch(3)
-    assert [ids(batch) for batch in loader] == flat(loader, 3)
-
-
-@pytest.mark.parametrize(("change", "kind"), [
-    ({"window": 61}, "plan"), ({"context": 14}, "plan"), ({"frame_budget": 501}, "plan"), ({"group": 12}, "plan"),
-    ({"jitter": True}, "plan"), ({"shapes": 4}, "plan"), ({"seed": 1}, "seed"),
-    ({"augment": pipelines.augment_faces()}, "plan")])
-def test_a_state_of_another_plan_is_refused_and_says_what_changed(pack, change, kind):
-    state = small(pack).state_dict()
-    with pytest.raises(StateError) as error:
-        small(pack, **change).load_state_dict(state)
-    assert error.value.kind == kind and error.value.fault.expected != error.value.fault.found
-
-
-def test_a_state_of_other_packs_is_refused(pack, packed):
-    state = small(pack).state_dict()
-    with pytest.raises(StateError):
-        small(pack, packed([Kind(30)])).load_state_dict(state)
-
-
-@pytest.mark.parametrize("change", [
-    {"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None}, {"seed": None},
-    {"plan": None}, {"batches": 1.0}, {"epoch": True}])
-def test_states_that_are_none(pack, change):
-    loader = small(pack)
-    with pytest.raises(StateError):
-        loader.load_state_dict({**loader.state_dict(), **change})
-    for state in (None, [], {}, "state"):
-        with pytest.raises(StateError):
-            loader.load_state_dict(state)  # type: ignore[arg-type]
-
-
 # Evaluation -----------------------------------------------------------------------------------------------------------------
 
 
@@ -389,89 +275,6 @@ def test_evaluation_sees_every_track_once(packed, world, more):
 
 def test_evaluation_is_in_the_order_of_the_packs(pack):
     assert [batch["sample_ids"][0] for batch in pipelines.evaluate(pack)] == [track.id for track in pack]
-
-
-# Bad input ------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("change", "kind"), [
-    ({"window": 0}, "window"), ({"window": -5}, "window"), ({"context": 60}, "context"), ({"context": 61}, "context"),
-    ({"context": -1}, "context"), ({"frame_budget": 59}, "budget"), ({"frame_budget": 0}, "budget"),
-    ({"min_batch": 0}, "min_batch"),
-    ({"max_batch": 3}, "max_batch"), ({"shapes": 0}, "shapes"), ({"group": 0}, "group"), ({"fit": "stretch"}, "fit"),
-    ({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": float("inf")}, "fps"), ({"audio": "float64"}, "dtype"),
-    ({"rank": 3, "world": 3}, "rank"), ({"rank": -1, "world": 3}, "rank"), ({"rank": 0, "world": 0}, "rank"),
-    ({"rank": 1}, "rank"), ({"threads": -1}, "threads"), ({"prefetch": -1}, "prefetch"), ({"compat": "other"}, "compat"),
-    ({"drop_last": True}, "drop_last"),
-    ({"compat": "muvap", "jitter": True}, "jitter")])
-def test_settings_that_cannot_hold(pack, change, kind):
-    with pytest.raises(InputError) as error:
-        small(pack, **change)
-    assert error.value.kind == kind
-
-
-def test_packs_of_different_geometry(packed):
-    with pytest.raises(InputError) as error:
-        pipelines.train(packed([Kind(30)], "a"), packed([Kind(30)], "b", face_shape=(9, 6)))
-    assert error.value.kind == "geometry"
-
-
-@pytest.mark.parametrize("given", [5, None, np.zeros(3)])
-def test_what_is_no_pack(given):
-    with pytest.raises(InputError) as error:
-        pipelines.train(given)
-    assert error.value.kind == "layout"
-
-
-@pytest.mark.parametrize("fps", ["0.0", "-25.0", "NaN", "1e999"])
-def test_rates_that_are_none(golden, tmp_path, fps):
-    shutil.copytree(golden / "packs" / "ava_val_full", tmp_path / "pack", copy_function=shutil.copyfile)
-    index = tmp_path / "pack" / "shard-000000" / "index.json"
-    (tmp_path / "pack" / "shard-000000").chmod(0o755)
-    text = index.read_text()
-    index.unlink()
-    index.write_text(text.replace('"source_fps":25.0', f'"source_fps":{fps}', 1))
-    with pytest.raises(AsdError, match="index.json"):
-        pipelines.train(tmp_path / "pack")
-
-
-def test_an_empty_pack(pack):
-    with pytest.raises(InputError) as error:
-        pipelines.train(pack.select(np.zeros(len(pack), bool)))
-    assert error.value.kind == "empty"
-    with pytest.raises(InputError):
-        pipelines.train()
-
-
-def test_tracks_shorter_than_a_frame_are_counted_and_named(packed):
-    pack = packed([Kind(1, 30.0), Kind(60), Kind(2, 60.0)])
-    with pytest.warns(UserWarning, match="2 tracks shorter .*t0, t2"):
-        loader = pipelines.train(pack)
-    assert loader.explain()["too_short"] == {"tracks": 2, "sample_ids": ["t0", "t2"]}
-    with pytest.raises(InputError) as error:
-        pipelines.train(packed([Kind(1, 30.0)], "short"))
-    assert error.value.kind == "empty"
-
-
-def test_several_packs_are_one_corpus(pack, packed):
-    other = packed([Kind(50), Kind(80)], "other")
-    loader = small([pack, other])
-    assert set(loader.chunks.track.tolist()) >= {40, 41}
-    names = {name for batch in loader for name in batch["sample_ids"].tolist()}
-    assert {"other0", "other1", "t0"} <= names
-    assert loader.state_dict() == small(pack, other.paths[0]).state_dict() | {"epoch": 1}
-
-
-def test_the_draws_of_a_pack_do_not_depend_on_its_company(pack, packed):
-    def drawn(*packs) -> dict:
-        faces = {}
-        for batch in small(*packs, augment=pipelines.augment_faces(0.5, 0, 0)):
-            for row, name in enumerate(batch["sample_ids"].tolist()):
-                faces[name, int(batch["starts"][row])] = batch["faces"][row, :batch["lengths"][row]].copy()
-        return faces
-
-    alone, together = drawn(pack), drawn(packed([Kind(70)], "other"), pack)
-    assert all(np.array_equal(faces, together[place]) for place, faces in alone.items())
 
 
 # The plan that can be seen --------------------------------------------------------------------------------------------------
