@@ -221,9 +221,10 @@ class ParquetSet(Sequence[Utterance]):
         group = int(np.searchsorted(groups, place, "right")) - 1
         column = self._kept((number, group), lambda: self._table(part, "audio_bytes", group)["audio_bytes"])
         cell = column[place - int(groups[group])]
-        if not cell.is_valid or not len(cell):
+        data = octets(cell)
+        if not data:
             raise InputError("audio-empty", file=part.name, row=place, expected="an audio file", found="null or nothing")
-        return np.asarray(cell.values).tobytes() if hasattr(cell, "values") else cell.as_py()
+        return data
 
     def _places(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the audio of each row of a file begins, and its bytes."""
@@ -346,16 +347,23 @@ def opened(path: str) -> Iterator[Any]:
                           cure="It was cut short or is another file: restore it.") from why
 
 
+def octets(cell: Any) -> bytes:
+    """The bytes of a cell of audio_bytes, none for null."""
+    if not cell.is_valid:
+        return b""
+    return cell.values.to_numpy().tobytes() if hasattr(cell, "values") else cell.as_py()
+
+
 def check_schema(schema: Any, part: Part) -> None:
     """Raises FormatError "schema" where a column of the format is missing or of another type."""
     import pyarrow.types as types
 
-    def octets(kind: Any) -> bool:
+    def of_bytes(kind: Any) -> bool:
         listed = types.is_list(kind) or types.is_large_list(kind)
         return types.is_int8(kind.value_type) if listed else types.is_binary(kind) or types.is_large_binary(kind)
 
     wanted = {"text": (lambda kind: types.is_string(kind) or types.is_large_string(kind), "string"),
-              "audio_bytes": (octets, "list<int8>"), "audio_size": (types.is_int64, "int64")}
+              "audio_bytes": (of_bytes, "list<int8>"), "audio_size": (types.is_int64, "int64")}
     for name, (fits, says) in wanted.items():
         found = schema.field(name).type if schema.get_field_index(name) >= 0 else None
         if found is None or not fits(found):

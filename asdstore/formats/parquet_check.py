@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asdstore.errors import AsdError, Fault
-from asdstore.formats.parquet import check_partition, check_schema, opened
+from asdstore.formats.parquet import check_partition, check_schema, octets, opened
 from asdstore.formats.parquet_set import COLUMNS, GROUP_ROWS, KEYS, MANIFEST, ROW_COLUMNS, Found, Part, find
 from spec.layout import SAMPLE_RATE
 
@@ -87,11 +87,11 @@ def _broken(rule: str, fault: Fault) -> Fault:
 
 
 def _unlisted(found: Found) -> Iterator[Fault]:
-    named = {part.name for part in found.parts}
-    for folder in found.manifests:
+    for folder, document in found.manifests.items():
+        named = {entry["name"] for entry in document["files"]}
         for path in sorted(Path(found.root, folder).rglob("*.parquet")):
             name = os.path.relpath(path, found.root).replace(os.sep, "/")
-            if path.name[0] not in "._" and name not in named:
+            if path.name[0] not in "._" and path.relative_to(Path(found.root, folder)).as_posix() not in named:
                 yield _broken("P003", Fault("unlisted", name, expected=f"only files that {MANIFEST} names", found="another one",
                                             cure="Remove it: readers of other programs would read it."))
 
@@ -153,15 +153,11 @@ def _companion(found: Found, part: Part, rows: int) -> Iterator[Fault]:
         for batch in file.iter_batches(BATCH, columns=["audio_bytes"]):
             for cell in batch.column("audio_bytes"):
                 raw.seek(max(0, places[0][row] or 0))
-                if cell.is_valid and raw.read(len(cell)) != _octets(cell) or len(cell) != places[1][row]:
+                data = octets(cell)
+                if raw.read(len(data)) != data or len(data) != places[1][row]:
                     yield _broken("P011", Fault("companion", part.companion, row=row, found="other bytes there",
                                                 expected=f"the place of the audio, byte {places[0][row]} of the file"))
                 row += 1
-
-
-def _octets(cell: Any) -> bytes:
-    """The bytes of a cell of audio_bytes."""
-    return bytes(cell.values.to_numpy().data.cast("B")) if hasattr(cell, "values") else cell.as_py()
 
 
 def _bytes(found: Found, part: Part) -> Iterator[Fault]:
@@ -190,7 +186,7 @@ def _audio(found: Found, part: Part) -> Iterator[Fault]:
 
 def _utterance(part: Part, row: int, cell: Any, size: int | None, decode_bytes: Callable[..., Any]) -> Iterator[Fault]:
     try:
-        samples = len(decode_bytes(_octets(cell), file=part.name).samples)
+        samples = len(decode_bytes(octets(cell), file=part.name).samples)
     except AsdError as error:
         yield _broken("P021", error.fault._replace(file=part.name, row=row))
         return
