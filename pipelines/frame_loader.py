@@ -11,7 +11,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from asdstore.formats.open import open_source
 from asdstore.formats.packed import Packed
 from asdstore.formats.source import Source, check_alike
 from asdstore.pack import Pack
+from pipelines.frame_gather import Block, gather_rows
 from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
 from pipelines.frame_spec import FrameSpec, files, parse_spec
@@ -30,55 +31,6 @@ from pipelines.recipe import Recipe
 from pipelines.transforms import Transform, chain, run, text
 
 VERSION = 1  # of the laws by which the order is drawn
-
-
-class Block(NamedTuple):
-    """Frames of a file that lie in memory: float32 [frames, dim] and int32 [frames] or None, from frame `first` on."""
-
-    features: np.ndarray
-    labels: np.ndarray | None
-    first: int
-
-
-def gather_rows(block: Block, rows: np.ndarray | range, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
-    """The frames `rows` with their context: float32 [rows, (left + 1 + right) * dim].
-
-    `rows` are numbers of frames in the file, `offsets` where its utterances begin. Context ends where the utterance does.
-    """
-    if isinstance(rows, range):
-        return _gather_span(block, rows, offsets, left, right)
-    out = np.empty((len(rows), (left + 1 + right) * block.features.shape[1]), np.float32)
-    index = _context_index(rows, offsets, left, right) - block.first
-    block.features.take(index, axis=0, out=out.reshape(*index.shape, -1), mode="clip")
-    return out
-
-
-def _context_index(rows: np.ndarray, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
-    """The frames that stand side by side in each row, oldest first: int64 [rows, left + 1 + right]."""
-    index = rows[:, None] + np.arange(-left, right + 1)
-    if left or right:
-        utterance = offsets.searchsorted(rows, "right")
-        np.maximum(index, offsets[utterance - 1][:, None], out=index)
-        np.minimum(index, offsets[utterance][:, None] - 1, out=index)
-    return index
-
-
-def _gather_span(block: Block, rows: range, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
-    """Consecutive frames: the context of most is one stretch of memory. Then the rows at the ends of utterances are mended."""
-    dim, width = block.features.shape[1], left + 1 + right
-    out = np.empty((len(rows), width * dim), np.float32)
-    low, high = max(rows.start, block.first + left), min(rows.stop, block.first + len(block.features) - right)
-    if low < high:
-        stretches = np.ndarray((high - low, width * dim), np.float32, block.features,  # type: ignore[arg-type]
-                               (low - left - block.first) * 4 * dim, (4 * dim, 4))
-        out[low - rows.start:high - rows.start] = stretches
-    begin, end = offsets.searchsorted((rows.start - left, rows.stop - 1 + right), "right")
-    if begin < end or low > rows.start or high < rows.stop:
-        edges = (offsets[max(begin - 1, 0):end + 1, None] + np.arange(-right, left)).ravel()
-        edges = edges[(edges >= rows.start) & (edges < rows.stop)]
-        index = _context_index(edges, offsets, left, right) - block.first
-        out[edges - rows.start] = block.features.take(index, axis=0, mode="clip").reshape(len(edges), width * dim)
-    return out
 
 
 class FrameRecipe(Recipe):

@@ -19,10 +19,11 @@ from asdstore.errors import FormatError, InputError, MissingError
 from asdstore.formats import compressed
 from asdstore.formats.alignments import read_alignments
 from asdstore.formats.kaldi_names import Entry, parse_name, parse_scp, refused, slices
-from asdstore.formats.kaldi_objects import BLANKS, Object, Place, head, value, wave
-from asdstore.formats.source import Source, dimension, ends
+from asdstore.formats.kaldi_objects import BLANKS, PLAIN_HEAD, Object, Place, head, plain_matrix, value, wave
+from asdstore.formats.scattered import read_into
+from asdstore.formats.source import Frames, Source, dimension, ends
 
-LONGEST_KEY = 4096  # bytes
+LONGEST_KEY, _USUAL_KEY = 1024, 64  # bytes
 MOST_MAPS = 64  # archives that a source keeps mapped
 SHOWN = 20  # utterances that an error names
 
@@ -36,7 +37,7 @@ def read_ark(path: str | os.PathLike[str], kind: str = "") -> Iterator[tuple[str
     Raises: MissingError "missing"; FormatError "kaldi-object", "kaldi-kind", "kaldi-key", "kaldi-truncated", "kaldi-text".
     """
     data, file = compressed.read(path), compressed.found(path)
-    for key, found in _objects(data, file):
+    for key, found in scan(data, file):
         yield key, _checked_value(data, found, Place(file, key), kind)
 
 
@@ -77,18 +78,20 @@ def _as_kind(found: Object, kind: str) -> Object:
     return found
 
 
-def _objects(data: np.ndarray, file: str) -> Iterator[tuple[str, Object]]:
-    at = 0
+def scan(data: np.ndarray, file: str) -> Iterator[tuple[str, Object]]:
+    view, at = data.data, 0
     while True:
-        start = data[at:at + LONGEST_KEY].tobytes()
-        at += len(start) - len(start.lstrip(BLANKS))
-        if at >= len(data):
-            return
-        start = data[at:at + LONGEST_KEY].tobytes()
-        words = start.split(None, 1)
-        key = _key(words[0], start, at, file)
-        at += len(words[0])
-        if data[at:at + 1].tobytes() in (b" ", b"\t"):
+        start = bytes(view[at:at + _USUAL_KEY])
+        if not start[:1].strip() or len(start.split(None, 1)) < 2:
+            start = bytes(view[at:at + LONGEST_KEY])
+            at += len(start) - len(start.lstrip(BLANKS))
+            if at >= len(data):
+                return
+            start = bytes(view[at:at + LONGEST_KEY])
+        word = start.split(None, 1)[0]
+        key = _key(word, start, at, file)
+        at += len(word)
+        if start[len(word):len(word) + 1] in (b" ", b"\t"):
             at += 1
         found = head(data, at, Place(file, key))
         yield key, found
@@ -111,6 +114,7 @@ class _Archives:
     def __init__(self, allow_commands: bool, script: str):
         self.allow_commands, self.script = allow_commands, script
         self._maps: dict[str, tuple[np.ndarray, str]] = {}
+        self._plain: dict[str, bool] = {}
         self._held: tuple[str, np.ndarray, str] = ("", np.empty(0, np.uint8), "")
 
     def bytes(self, entry: Entry) -> tuple[np.ndarray, str]:
@@ -134,6 +138,14 @@ class _Archives:
                 del self._maps[next(iter(self._maps))]
             self._maps[entry.path] = data, file
         return data, file
+
+    def is_plain(self, entry: Entry) -> bool:
+        """Whether an entry points into a file that is not compressed."""
+        if entry.command:
+            return False
+        if entry.path not in self._plain:
+            self._plain[entry.path] = os.path.isfile(entry.path) and not compressed.suffix(entry.path)
+        return self._plain[entry.path]
 
     def release(self) -> None:
         self._maps.clear()
@@ -196,7 +208,26 @@ class Kaldi(Source):
         got = value(data, self._objects[i], Place(file, entry.key))
         if not len(got):
             return np.empty((0, self.dim), np.float32)
-        return got[slices(entry, got.shape, self.path)]
+        return got[slices(entry, got.shape, self.path)] if entry.rows or entry.columns else got
+
+    def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
+        """The frames from `start` to `stop`; `into` is memory for their features. Plain float32 matrices are read, not mapped.
+
+        Raises: as the readers, where a file changed since it was opened.
+        """
+        features = np.empty((stop - start, self.dim), np.float32) if into is None else into
+        bytes_, row = features.data.cast("B") if features.size else memoryview(b""), 4 * self.dim
+        wanted: dict[str, list[tuple[int, memoryview]]] = {}
+        for i, rows, part in self._spans(start, stop):
+            entry, found = self.entries[i], self._objects[i]
+            if found.token == "FM" and not (entry.rows or entry.columns) and self._archives.is_plain(entry):
+                stretch = bytes_[rows.start * row:rows.stop * row]
+                wanted.setdefault(entry.path, []).append((found.at + part.start * row, stretch))
+            else:
+                features[rows] = self._features(i)[part]
+        for path, stretches in wanted.items():
+            read_into(path, stretches)
+        return Frames(features, self.read_labels(start, stop))
 
     def _labels(self, i: int) -> np.ndarray:
         frames = int(self.offsets[i + 1] - self.offsets[i])
@@ -229,15 +260,12 @@ def open_kaldi(path: str | os.PathLike[str], label: str | os.PathLike[str] | Non
     name = os.fspath(path)
     archives = _Archives(allow_commands, name)
     entries, objects = _archive_entries(name) if ".ark" in os.path.basename(name) else _script_entries(name, archives)
-    shapes = []
-    for entry, found in zip(entries, objects, strict=True):
-        data_shape = found.shape if found.shape[0] else (0, 0)
-        shapes.append(tuple(s.stop - s.start for s in slices(entry, data_shape, name)) if found.shape[0] else data_shape)
+    shapes = [_shape(entry, found, name) for entry, found in zip(entries, objects, strict=True)]
     dim = next((shape[1] for shape in shapes if shape[0]), 0)
-    for entry, found, shape in zip(entries, objects, shapes, strict=True):
-        if shape[0] and shape[1] != dim:
-            raise dimension(name, entry.key, dim, shape, found.at)
-    notes = _notes("utterances without frames", [e.key for e, s in zip(entries, shapes, strict=True) if not s[0]])
+    for i, shape in enumerate(shapes):
+        if shape[1] != dim and shape[0]:
+            raise dimension(name, entries[i].key, dim, shape, objects[i].at)
+    notes = _notes("utterances without frames", [entries[i].key for i, shape in enumerate(shapes) if not shape[0]])
     labels = None
     if label is not None:
         labels, keep, more = _joined(os.fspath(label), entries, [shape[0] for shape in shapes], strict)
@@ -247,6 +275,13 @@ def open_kaldi(path: str | os.PathLike[str], label: str | os.PathLike[str] | Non
     return Kaldi(name, entries, objects, shapes, archives, labels, notes, recipe)
 
 
+def _shape(entry: Entry, found: Object, name: str) -> tuple[int, ...]:
+    """Rows and columns that an entry takes of its object."""
+    if found.shape[0] and (entry.rows or entry.columns):
+        return tuple(taken.stop - taken.start for taken in slices(entry, found.shape, name))
+    return found.shape if found.shape[0] else (0, 0)
+
+
 def _notes(text: str, keys: list[str]) -> dict[str, list[str]]:
     return {text: keys} if keys else {}
 
@@ -254,7 +289,7 @@ def _notes(text: str, keys: list[str]) -> dict[str, list[str]]:
 def _archive_entries(name: str) -> tuple[list[Entry], list[Object]]:
     data, file = compressed.read(name), compressed.found(name)
     entries, objects = [], []
-    for key, found in _objects(data, file):
+    for key, found in scan(data, file):
         entries.append(Entry(key, name, found.at, True))
         objects.append(_matrix(found, Place(file, key)))
     return entries, objects
@@ -271,11 +306,44 @@ def _script(name: str) -> list[Entry]:
 
 def _script_entries(name: str, archives: _Archives) -> tuple[list[Entry], list[Object]]:
     entries, objects = _script(name), []
-    for entry in entries:
-        data, archive = archives.bytes(entry)
-        place = Place(archive, entry.key)
-        objects.append(_matrix(_head(data, entry, place), place))
+    with _Heads(archives) as heads:
+        for entry in entries:
+            found = heads.matrix(entry)
+            if found is None:
+                data, archive = archives.bytes(entry)
+                place = Place(archive, entry.key)
+                found = _matrix(_head(data, entry, place), place)
+            objects.append(found)
     return entries, objects
+
+
+class _Heads:
+    """Measures plain matrices in plain archives by reading their first bytes: a map costs a page for each of them."""
+
+    def __init__(self, archives: _Archives):
+        self._archives, self._path, self._file, self._size = archives, "", -1, 0
+
+    def matrix(self, entry: Entry) -> Object | None:
+        """The matrix that an entry points to, None for everything that is anything else."""
+        if entry.command:
+            return None
+        if entry.path != self._path:
+            self.__exit__()
+            self._path = entry.path
+            if self._archives.is_plain(entry):
+                self._file = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._size = os.fstat(self._file).st_size
+        if self._file < 0:
+            return None
+        return plain_matrix(os.pread(self._file, PLAIN_HEAD, entry.offset), entry.offset, self._size)
+
+    def __enter__(self) -> _Heads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 def _matrix(found: Object, place: Place) -> Object:

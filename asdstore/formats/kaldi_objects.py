@@ -11,6 +11,7 @@ Text: `[` newline, rows, `]` is a matrix; `[ 1 2 ]` a vector; `1 2 3` integers. 
 """
 from __future__ import annotations
 
+import math
 import struct
 from typing import NamedTuple
 
@@ -20,6 +21,10 @@ from asdstore.errors import FormatError
 
 BLANKS = b" \t\n\r"
 _FLOATS = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
+_MATRICES = (b"\0BFM ", b"\0BDM ")
+PLAIN_HEAD = 15  # bytes before the values of such a matrix
+_SIZE = struct.Struct("<i")
+_TWO_SIZES = struct.Struct("<ixi")
 _PACKED = {"CM": np.dtype("|u1"), "CM2": np.dtype("<u2"), "CM3": np.dtype("|u1")}
 
 
@@ -55,13 +60,18 @@ def head(data: np.ndarray, at: int, place: Place) -> Object:
 
     Raises FormatError: "kaldi-object" (none that is known), "kaldi-truncated", "kaldi-text".
     """
-    start = data[at:at + 24].tobytes()
+    start = bytes(data.data[at:at + 24])
+    found = plain_matrix(start, at, len(data))  # the most frequent one first
+    if found is not None:
+        return found
     if start[:4] == b"RIFF":
         return _wav(data, at, place)
     if start[:2] != b"\0B":
         return _text(data, at, place)
     if start[2:3] == b"\4":
-        return _integers(data, at, place)
+        if len(start) < 7:
+            raise truncated(place, at, at + 7, len(data))
+        return _sized("integers", "", _SIZE.unpack_from(start, 3), at + 7, data, place, 5)
     token = start[2:6].partition(b" ")[0].decode("latin1") if b" " in start[2:6] else ""
     if token in _PACKED:
         return _packed(data, at, token, place)
@@ -78,30 +88,34 @@ def head(data: np.ndarray, at: int, place: Place) -> Object:
     return _sized(kind, token, sizes[1::2], at + 5 + 5 * axes, data, place, item)
 
 
+def plain_matrix(start: bytes, at: int, size: int) -> Object | None:
+    """A matrix FM or DM at byte `at` of a file of `size` bytes, of which `start` are the first; None for anything else."""
+    if start[:5] not in _MATRICES or start[5:6] != b"\4" or start[10:11] != b"\4" or len(start) < PLAIN_HEAD:
+        return None
+    rows, columns = _TWO_SIZES.unpack_from(start, 6)
+    end = at + PLAIN_HEAD + rows * columns * (4 if start[2] == _MATRICES[0][2] else 8)
+    if rows < 0 or columns < 0 or end > size:
+        return None
+    return Object("matrix", "FM" if start[2] == _MATRICES[0][2] else "DM", (rows, columns), at + PLAIN_HEAD, end)
+
+
 def _sized(kind: str, token: str, shape: tuple[int, ...], at: int, data: np.ndarray, place: Place, item: int,
            extra: int = 0) -> Object:
     """An object of `shape`, `extra` bytes and values of `item` bytes from `at` on; refuses sizes that the file cannot hold."""
-    size = item * int(np.prod([int(n) for n in shape], dtype=object)) if min(shape) >= 0 else -1
+    size = item * math.prod(shape) if min(shape) >= 0 else -1
     if size < 0 or at + extra + size > len(data):
         swapped = [int(np.int32(n).byteswap()) for n in shape]
-        likely = min(swapped) >= 0 and swapped != list(shape) and at + item * int(np.prod(swapped, dtype=object)) <= len(data)
+        likely = min(swapped) >= 0 and swapped != list(shape) and at + item * math.prod(swapped) <= len(data)
         if size < 0 or likely:
             raise place.wrong("kaldi-object", at, "sizes of at least 0, little-endian",
                               f"{list(shape)}" + (f", which in big-endian order are {swapped}" if likely else ""))
         raise truncated(place, at, at + extra + size, len(data), f"{kind} {list(shape)}")
-    return Object(kind, token, tuple(int(n) for n in shape), at, at + extra + size)
+    return Object(kind, token, shape, at, at + extra + size)
 
 
 def truncated(place: Place, at: int, expected: int, found: int, what: str = "an object") -> FormatError:
     return place.wrong("kaldi-truncated", at, f"{what} up to byte {expected}", f"a file of {found} bytes",
                        "The archive was cut short, or the offset belongs to another one: copy it again.")
-
-
-def _integers(data: np.ndarray, at: int, place: Place) -> Object:
-    start = data[at + 3:at + 7].tobytes()
-    if len(start) < 4:
-        raise truncated(place, at, at + 7, len(data))
-    return _sized("integers", "", struct.unpack("<i", start), at + 7, data, place, 5)
 
 
 def _packed(data: np.ndarray, at: int, token: str, place: Place) -> Object:

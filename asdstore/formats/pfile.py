@@ -115,16 +115,17 @@ def _open_plain(name: str) -> Pfile:
     if size < head.bytes:
         raise truncated(name, head.bytes, size)
     notes = _extra(size - head.bytes)
-    rows = np.ndarray((head.frames, head.columns), ">i4", data, head.size)  # type: ignore[arg-type]
-    if not head.table:
-        with open(name, "rb", buffering=0) as file:
+    with open(name, "rb", buffering=0) as file:
+        if not head.table:
             file.seek(head.size)
-            offsets = _scanned(name, head, _read_rows(file, name, head, 0, head.frames))
-        return Pfile(name, head, offsets, None, notes)
-    table = _table(name, head, data[head.table_at:head.bytes].tobytes())
-    firsts, lasts = table[:-1][np.diff(table) > 0], table[1:][np.diff(table) > 0] - 1
-    for row in (firsts, lasts):
-        _check_ids(name, head, rows[row, :2], row, table)
+            return Pfile(name, head, _scanned(name, head, _read_rows(file, name, head, 0, head.frames)), None, notes)
+        table = _table(name, head, data[head.table_at:head.bytes].tobytes())
+        if head.frames:
+            full = np.diff(table) > 0
+            edges = np.unique(np.concatenate([table[:-1][full], table[1:][full] - 1]))
+            places = (head.size + edges * head.row_bytes).tolist()  # read, since a map would take a page for each
+            ids = b"".join(os.pread(file.fileno(), 8, at) for at in places)
+            _check_ids(name, head, np.frombuffer(ids, ">i4").reshape(-1, 2), edges, table)
     return Pfile(name, head, table, None, notes | _empty(table))
 
 
