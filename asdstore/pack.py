@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -181,10 +181,10 @@ class Pack(Sequence):
         return len(self.rows)
 
     @overload
-    def __getitem__(self, which: int | str) -> Track: ...
+    def __getitem__(self, which: SupportsIndex | str) -> Track: ...
     @overload
     def __getitem__(self, which: slice) -> Pack: ...
-    def __getitem__(self, which: int | str | slice) -> Track | Pack:
+    def __getitem__(self, which: SupportsIndex | str | slice) -> Track | Pack:
         """A track by position or by id, or the pack of a slice. Raises IndexError; TrackError, "unknown-id", "duplicate-id"."""
         if type(which) is int:  # the common case first: this is the hot path
             return Track(self, self.rows[which])
