@@ -17,6 +17,7 @@ import numpy as np
 
 from asdstore.errors import FormatError, StoreError, TrackError, error
 from asdstore.facts import gather
+from asdstore.formats.open import kind_of, open_source
 from asdstore.formats.parquet_set import is_set
 from asdstore.storage import Source, Storage, stamp
 from spec import index as index_
@@ -34,7 +35,8 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     """Open a pack, a Zarr mirror of one, or several as one corpus.
 
     Args:
-        paths: a folder, or a list of folders whose tracks follow one another; or the folder of a Parquet set of utterances.
+        paths: a folder, or a list of folders whose tracks follow one another; the folder of a Parquet set of utterances; or a
+            file of frame features: pfile, Kaldi script or archive, PDNN's pickle.
         verify: "fast" checks sizes, documents, offsets and, in a sealed pack, the checksums of index files and of the first
             block of every array; "deep" also reads every byte of a sealed pack and compares all checksums.
 
@@ -54,6 +56,8 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     if len(roots) == 1 and is_set(roots[0]):
         from asdstore.formats.parquet import open_parquet
         return open_parquet(roots[0])  # type: ignore[return-value]  # a sequence with the same face, of utterances
+    if len(roots) == 1 and kind_of(roots[0]) and not os.path.isdir(roots[0]):
+        return open_source(roots[0])  # type: ignore[return-value]  # the same, of utterances of frame features
     if not roots:
         raise FormatError("count", expected="at least one pack", found="an empty list")
     folders = [os.path.abspath(os.fspath(root)) for root in roots]
@@ -140,9 +144,11 @@ class Track:
         return self._pack.recordings[self._row] or None
 
     def __getattr__(self, name: str) -> Any:
-        """A field of the index: dataset, sample_id, source_fps, start_sec, audio_mean, audio_rms, audio_peak, ..."""
+        """A field of the index: dataset, sample_id, source_fps, start_sec, audio_mean ...; or another stream: features."""
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in self._pack._views:
+            return self._pack._views[name](self._row)
         try:
             found = self._pack.all.columns[name]
         except KeyError:
