@@ -11,6 +11,7 @@ import pytest
 import asdstore
 from asdstore.pack import Pack
 from tests.pipelines.made import Kind, varied, write
+from tests.pipelines.made_speech import Spoken, clips, write_foreign, write_set
 
 
 @pytest.fixture
@@ -25,6 +26,15 @@ def packed(tmp_path: Path) -> Callable[..., Pack]:
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     """A varied pack of 40 tracks that tests only read."""
     return asdstore.open(write(tmp_path_factory.mktemp("packs") / "varied", varied()))
+
+
+@pytest.fixture(scope="session")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    """One small corpus of speech as a set of another program, a set of this project, and packs; tests only read it."""
+    pytest.importorskip("pyarrow")
+    folder, found = tmp_path_factory.mktemp("speech"), clips()
+    own = write_set(folder / "own", found, pack=True)
+    return Spoken(found, write_foreign(folder / "foreign", found), own, sorted((own / "packed").iterdir()))
 
 
 # The original's packs -------------------------------------------------------------------------------------------------------

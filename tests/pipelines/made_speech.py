@@ -27,6 +27,21 @@ class Clip(NamedTuple):
         return encoded(self.audio)
 
 
+class Spoken(NamedTuple):
+    """The same clips in every form."""
+
+    clips: list[Clip]
+    foreign: Path
+    own: Path
+    packs: list[Path]
+
+    def sources(self) -> dict[str, Any]:
+        return {"foreign": self.foreign, "own": self.own, "packs": list(self.packs)}
+
+    def of(self, split: str = "train") -> list[Clip]:
+        return [clip for clip in self.clips if clip.where[1] == split]
+
+
 def encoded(audio: np.ndarray, kind: str = "FLAC") -> bytes:
     import soundfile
 
