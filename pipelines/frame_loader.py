@@ -132,8 +132,8 @@ class FrameRecipe(Recipe):
             epoch, unit = 0, -count  # all of a length are alike
         with self._lock:
             if self._order is None or self._order[0] != (epoch, unit):
-                draw = np.random.RandomState(PDNN_SEED) if self.frame_plan.pdnn else \
-                    Key.of(self.seed, epoch).fold("shuffle", unit).generator()
+                pdnn = self.frame_plan.pdnn  # numpy has promised that these numbers stay
+                draw = np.random.RandomState(PDNN_SEED) if pdnn else Key.of(self.seed, epoch).fold("shuffle", unit)
                 self._order = (epoch, unit), draw.permutation(count)
             return self._order[1]
 

@@ -132,9 +132,9 @@ def _ignore(plan: FramePlan, key: Key, ranges: Ranges) -> FramePlan:
     _expect_labels("ignore_labels", plan)
     kept = []
     for file, source in enumerate(plan.sources):
-        pieces = [frames[~_inside(labels, ranges)] for frames, labels in plan.kept_labels(file)]
         small = np.int32 if source.frames < 1 << 31 else np.int64
-        kept.append(np.concatenate([np.empty(0, small), *(piece.astype(small) for piece in pieces)]))
+        pieces = [frames[~_inside(labels, ranges)].astype(small) for frames, labels in plan.kept_labels(file)]
+        kept.append(np.concatenate([np.empty(0, small), *pieces]))
         if len(plan.sources) > 1:
             source.release()
     return plan._replace(kept=tuple(kept))
