@@ -372,7 +372,8 @@ def test_a_batch_of_which_nothing_decodes_is_one_row_of_silence(tmp_path: Path) 
 
 def test_what_cannot_be_asked_for(spoken: Spoken, pack: Any) -> None:
     for settings, kind in (({"split": "trian"}, "split"), ({"languages": ["deu"]}, "languages"),
-                           ({"corpora": "mls"}, "corpora"), ({"unit": "minutes"}, "unit"), ({"features": "mfcc"}, "features"), ({"dtype": "int8"}, "dtype"),
+                           ({"corpora": "mls"}, "corpora"), ({"unit": "minutes"}, "unit"),
+                           ({"features": "mfcc"}, "features"), ({"dtype": "int8"}, "dtype"),
                            ({"normalize": "peak"}, "normalize"), ({"undecodable": "skip"}, "undecodable"),
                            ({"beta_language": -1}, "beta"), ({"block": 0}, "block"), ({"sample_budget": 5000}, "budget"),
                            ({"sample_budget": 1}, "budget"), ({"min_batch": 9, "max_batch": 3}, "max_batch"),
