@@ -116,25 +116,26 @@ class FrameRecipe(Recipe):
         plan, file = self.frame_plan, self._table[0][p]
         places: np.ndarray | range = range(start, stop)
         if plan.shuffle == "file":
-            places = self._mixed(epoch, -1 - file, plan.count(file))[start:stop]
+            places = self._mixed(epoch, -1 - file, plan.count(file))[start:stop].astype(np.int64)
         elif plan.shuffle == "partition":
             _, starts, stops, *_ = self._table
             first = starts[p]
-            places = first + self._mixed(epoch, p, stops[p] - first)[start - first:stop - first]
+            places = first + self._mixed(epoch, p, stops[p] - first)[start - first:stop - first].astype(np.int64)
         kept = plan.kept[file]
         if kept is None:
             return places
         return (kept[places] if isinstance(places, np.ndarray) else kept[start:stop]).astype(np.int64)
 
     def _mixed(self, epoch: int, unit: int, count: int) -> np.ndarray:
-        """The order of a partition, or of file -1 - unit, in an epoch: int64 [count]."""
+        """The order of a partition, or of file -1 - unit, in an epoch: int32 or int64 [count]."""
         if self.frame_plan.pdnn:
             epoch, unit = 0, -count  # all of a length are alike
         with self._lock:
             if self._order is None or self._order[0] != (epoch, unit):
                 pdnn = self.frame_plan.pdnn  # numpy has promised that these numbers stay
                 draw = np.random.RandomState(PDNN_SEED) if pdnn else Key.of(self.seed, epoch).fold("shuffle", unit)
-                self._order = (epoch, unit), draw.permutation(count)
+                small = np.int32 if count < 1 << 31 else np.int64
+                self._order = (epoch, unit), draw.permutation(count).astype(small)
             return self._order[1]
 
     def _loaded(self, p: int) -> Block:

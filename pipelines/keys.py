@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_PART = 1 << 20  # rows drawn at a time where many are: the words of each take 8 bytes several times
 _MASK = (1 << 64) - 1
 
 
@@ -69,7 +70,8 @@ class Key(NamedTuple):
 
     def permutation(self, size: int) -> np.ndarray:
         """The numbers below `size` in a random order: int64 [size]."""
-        return np.lexsort(self.fold(np.arange(size)).columns())
+        parts = [self.fold(np.arange(at, min(at + _PART, size))).columns() for at in range(0, max(size, 1), _PART)]
+        return np.lexsort([np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
     def generator(self) -> np.random.Generator:
         """numpy's counter-based generator, seeded by this key's first word, for draws that numpy has and keys have not."""
