@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asdstore.errors import FormatError, InputError, MissingError
+from asdstore.errors import FormatError, InputError
 from asdstore.formats import compressed
 from asdstore.formats.alignments import read_alignments
-from asdstore.formats.kaldi_names import Entry, parse_name, parse_scp, refused, slices
-from asdstore.formats.kaldi_objects import BLANKS, PLAIN_HEAD, Object, Place, head, plain_matrix, value, wave
+from asdstore.formats.kaldi_archives import LONGEST_KEY, Archives, Heads, entry_head
+from asdstore.formats.kaldi_names import Entry, parse_name, parse_scp, slices
+from asdstore.formats.kaldi_objects import BLANKS, Object, Place, head, value, wave
 from asdstore.formats.scattered import read_into
 from asdstore.formats.source import Frames, Source, dimension, ends
 
-LONGEST_KEY, _USUAL_KEY = 1024, 64  # bytes
-MOST_MAPS = 64  # archives that a source keeps mapped
+USUAL_KEY = 64  # bytes
 SHOWN = 20  # utterances that an error names
 
 
@@ -46,20 +46,20 @@ def read_scp(path: str | os.PathLike[str], kind: str = "", allow_commands: bool 
 
     `allow_commands` runs `command |` through the shell: only for scripts that you wrote yourself.
     """
-    archives = _Archives(allow_commands, os.fspath(path))
+    archives = Archives(allow_commands, os.fspath(path))
     for entry in _script(os.fspath(path)):
         yield entry.key, _read(entry, archives, kind)
 
 
 def read_object(name: str, kind: str = "", allow_commands: bool = False) -> Any:
     """The object of an extended file name: `path`, `path:offset`, `path:offset[0:9,0:12]`. Raises: as `read_scp`."""
-    return _read(parse_name(name), _Archives(allow_commands, "the name"), kind)
+    return _read(parse_name(name), Archives(allow_commands, "the name"), kind)
 
 
-def _read(entry: Entry, archives: _Archives, kind: str) -> Any:
+def _read(entry: Entry, archives: Archives, kind: str) -> Any:
     data, file = archives.bytes(entry)
     place = Place(file, entry.key)
-    got = _checked_value(data, _head(data, entry, place), place, kind)
+    got = _checked_value(data, entry_head(data, entry, place), place, kind)
     return got[slices(entry, got.shape, archives.script)] if entry.rows or entry.columns else got
 
 
@@ -81,7 +81,7 @@ def _as_kind(found: Object, kind: str) -> Object:
 def scan(data: np.ndarray, file: str) -> Iterator[tuple[str, Object]]:
     view, at = data.data, 0
     while True:
-        start = bytes(view[at:at + _USUAL_KEY])
+        start = bytes(view[at:at + USUAL_KEY])
         if not start[:1].strip() or len(start.split(None, 1)) < 2:
             start = bytes(view[at:at + LONGEST_KEY])
             at += len(start) - len(start.lstrip(BLANKS))
@@ -108,79 +108,6 @@ def _key(word: bytes, start: bytes, at: int, file: str) -> str:
                           found=repr(word[:24])) from why
 
 
-class _Archives:
-    """The bytes of archives: plain ones mapped, of compressed ones and commands the last one held."""
-
-    def __init__(self, allow_commands: bool, script: str):
-        self.allow_commands, self.script = allow_commands, script
-        self._maps: dict[str, tuple[np.ndarray, str]] = {}
-        self._plain: dict[str, bool] = {}
-        self._held: tuple[str, np.ndarray, str] = ("", np.empty(0, np.uint8), "")
-
-    def bytes(self, entry: Entry) -> tuple[np.ndarray, str]:
-        """The bytes that an entry points into, and the name of the file that they are of."""
-        if entry.command:
-            return self._output(entry)
-        if entry.path in self._maps:
-            return self._maps[entry.path]
-        if self._held[0] == entry.path:
-            return self._held[1:]
-        try:
-            file = compressed.found(entry.path)
-        except MissingError as error:
-            raise MissingError(error.fault._replace(sample_id=entry.key, cure=f"{self.script}: paths are relative to "
-                               f"{os.getcwd()}, the folder in which the program runs.")) from None
-        data = compressed.read(file)
-        if compressed.suffix(file):
-            self._held = entry.path, data, file
-        else:
-            if len(self._maps) >= MOST_MAPS:
-                del self._maps[next(iter(self._maps))]
-            self._maps[entry.path] = data, file
-        return data, file
-
-    def is_plain(self, entry: Entry) -> bool:
-        """Whether an entry points into a file that is not compressed."""
-        if entry.command:
-            return False
-        if entry.path not in self._plain:
-            self._plain[entry.path] = os.path.isfile(entry.path) and not compressed.suffix(entry.path)
-        return self._plain[entry.path]
-
-    def release(self) -> None:
-        self._maps.clear()
-        self._held = ("", np.empty(0, np.uint8), "")
-
-    def _output(self, entry: Entry) -> tuple[np.ndarray, str]:
-        if not self.allow_commands:
-            raise refused(entry, self.script)
-        import subprocess
-
-        with subprocess.Popen(entry.path, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            data = process.stdout.read(compressed.LARGEST)
-            if process.stdout.read(1):
-                process.kill()
-                raise compressed.too_large(entry.path, compressed.LARGEST)
-        if process.returncode:
-            raise InputError("kaldi-command", file=self.script, row=entry.line or None, sample_id=entry.key,
-                             expected="a command that ends with 0", found=f"{process.returncode} from {entry.path[:120]!r}")
-        return np.frombuffer(data, np.uint8), f"{entry.path} |"
-
-
-def _head(data: np.ndarray, entry: Entry, place: Place) -> Object:
-    """The object of an entry. An archive that is named without its offset gets a message of its own."""
-    if not entry.explicit and not entry.command and data[:2].tobytes() != b"\0B":
-        words = data[:LONGEST_KEY].tobytes().split(None, 1)
-        if len(words) == 2 and (words[1][:2] == b"\0B" or words[1][:1] == b"["):
-            raise place.wrong("kaldi-object", 0, "path:offset, or a file that is one object",
-                              f"an archive that begins with the key {words[0][:60]!r}", "Write :offset behind its name.")
-    if entry.offset >= len(data):
-        raise place.wrong("kaldi-truncated", entry.offset, f"an object at byte {entry.offset}", f"a file of {len(data)} bytes",
-                          "The archive was cut short, or the offset belongs to another one.")
-    return head(data, entry.offset, place)
-
-
 class Labels(NamedTuple):
     """The labels of each utterance of a script: those of utterance i begin at `starts[i]` of `labels`; none where it is -1."""
 
@@ -194,7 +121,7 @@ class Kaldi(Source):
     format = "kaldi"
 
     def __init__(self, path: str, entries: list[Entry], objects: list[Object], shapes: list[tuple[int, ...]],
-                 archives: _Archives, labels: Labels | None, notes: dict[str, list[str]], recipe: tuple):
+                 archives: Archives, labels: Labels | None, notes: dict[str, list[str]], recipe: tuple):
         self.path, self.entries, self._objects, self._archives = path, entries, objects, archives
         self.ids = [entry.key for entry in entries]
         self.offsets = ends([shape[0] for shape in shapes])
@@ -258,7 +185,7 @@ def open_kaldi(path: str | os.PathLike[str], label: str | os.PathLike[str] | Non
         InputError "alignment", "kaldi-command".
     """
     name = os.fspath(path)
-    archives = _Archives(allow_commands, name)
+    archives = Archives(allow_commands, name)
     entries, objects = _archive_entries(name) if ".ark" in os.path.basename(name) else _script_entries(name, archives)
     shapes = [_shape(entry, found, name) for entry, found in zip(entries, objects, strict=True)]
     dim = next((shape[1] for shape in shapes if shape[0]), 0)
@@ -304,46 +231,17 @@ def _script(name: str) -> list[Entry]:
                           found=repr(why.object[why.start:why.start + 16])) from why
 
 
-def _script_entries(name: str, archives: _Archives) -> tuple[list[Entry], list[Object]]:
+def _script_entries(name: str, archives: Archives) -> tuple[list[Entry], list[Object]]:
     entries, objects = _script(name), []
-    with _Heads(archives) as heads:
+    with Heads(archives) as heads:
         for entry in entries:
             found = heads.matrix(entry)
             if found is None:
                 data, archive = archives.bytes(entry)
                 place = Place(archive, entry.key)
-                found = _matrix(_head(data, entry, place), place)
+                found = _matrix(entry_head(data, entry, place), place)
             objects.append(found)
     return entries, objects
-
-
-class _Heads:
-    """Measures plain matrices in plain archives by reading their first bytes: a map costs a page for each of them."""
-
-    def __init__(self, archives: _Archives):
-        self._archives, self._path, self._file, self._size = archives, "", -1, 0
-
-    def matrix(self, entry: Entry) -> Object | None:
-        """The matrix that an entry points to, None for everything that is anything else."""
-        if entry.command:
-            return None
-        if entry.path != self._path:
-            self.__exit__()
-            self._path = entry.path
-            if self._archives.is_plain(entry):
-                self._file = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
-                self._size = os.fstat(self._file).st_size
-        if self._file < 0:
-            return None
-        return plain_matrix(os.pread(self._file, PLAIN_HEAD, entry.offset), entry.offset, self._size)
-
-    def __enter__(self) -> _Heads:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
 
 
 def _matrix(found: Object, place: Place) -> Object:
