@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adapters.survey import fingerprint
 from asdstore.errors import InputError, MissingError
 from asdstore.formats.open import open_source
 from asdstore.formats.source import Source, check_alike
@@ -70,7 +71,7 @@ def survey_frames(spec: str, strict: bool = True) -> Survey:
         records += _records(source, path, label, strict, named=len(paths) == 1 and source.format in ("kaldi", "frames"))
         for name, items in source.notes.items():
             notes.setdefault(name, []).extend(f"{os.path.basename(path)}: {item}" for item in items)
-        stamps.update(f"{source.digest} {_stamp(path)} {_stamp(label) if label else ''}\n".encode())
+        stamps.update(f"{source.digest} {fingerprint(source.files)}\n".encode())
         source.release()
     assert first is not None
     report = {"spec": spec, "files": [os.path.basename(path) for path in paths], "left_out": notes}
@@ -94,11 +95,6 @@ def _records(source: Source, path: str, label: str | None, strict: bool, named: 
     found = enumerate(zip(source.ids, np.diff(source.offsets).tolist(), strict=True))
     return [Record(source.format, before + name, FRAME_RATE, frames, 0.0, "", Place(path, label, strict, i))
             for i, (name, frames) in found if frames]
-
-
-def _stamp(path: str) -> str:
-    stat = os.stat(path)
-    return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ Paths in an scp are relative to the folder in which the program runs, as in Kald
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from asdstore.formats.alignments import read_alignments
 from asdstore.formats.kaldi_archives import LONGEST_KEY, Archives, Heads, entry_head
 from asdstore.formats.kaldi_names import Entry, parse_name, parse_scp, slices
 from asdstore.formats.kaldi_objects import BLANKS, Object, Place, head, value, wave
+from asdstore.formats.open import kind_of
 from asdstore.formats.scattered import read_into
 from asdstore.formats.source import Frames, Source, dimension, ends
 
@@ -163,6 +165,12 @@ class Kaldi(Source):
         start = int(self._all_labels.starts[i])
         return self._all_labels.labels[start:start + frames, None]
 
+    @property
+    def files(self) -> list[str]:
+        label = self._recipe[1]
+        archives = dict.fromkeys(entry.path for entry in self.entries if not entry.command)
+        return [self.path, *archives, *([os.fspath(label)] if label is not None else [])]
+
     def release(self) -> None:
         self._archives.release()
 
@@ -186,13 +194,15 @@ def open_kaldi(path: str | os.PathLike[str], label: str | os.PathLike[str] | Non
     """
     name = os.fspath(path)
     archives = Archives(allow_commands, name)
-    entries, objects = _archive_entries(name) if ".ark" in os.path.basename(name) else _script_entries(name, archives)
+    entries, objects = _archive_entries(name) if kind_of(name) == "ark" else _script_entries(name, archives)
     shapes = [_shape(entry, found, name) for entry, found in zip(entries, objects, strict=True)]
     dim = next((shape[1] for shape in shapes if shape[0]), 0)
     for i, shape in enumerate(shapes):
         if shape[1] != dim and shape[0]:
             raise dimension(name, entries[i].key, dim, shape, objects[i].at)
     notes = _notes("utterances without frames", [entries[i].key for i, shape in enumerate(shapes) if not shape[0]])
+    twice = [key for key, count in Counter(entry.key for entry in entries).items() if count > 1]
+    notes |= _notes("ids that occur more than once", twice)
     labels = None
     if label is not None:
         labels, keep, more = _joined(os.fspath(label), entries, [shape[0] for shape in shapes], strict)

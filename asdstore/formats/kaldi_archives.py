@@ -1,4 +1,4 @@
-"""What the entries of a script point into: bytes of archives, mapped, decompressed or printed by a command; heads of objects."""
+"""What the entries of a script point into: archives, mapped, decompressed or printed by a command, and heads of objects."""
 from __future__ import annotations
 
 import os

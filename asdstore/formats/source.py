@@ -80,6 +80,11 @@ class Source(Sequence[Utterance]):
         """Frames of all utterances."""
         return int(self.offsets[-1])
 
+    @property
+    def files(self) -> list[str]:
+        """Every file that is read."""
+        return [self.path]
+
     def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
         """The frames from `start` to `stop`, counted over all utterances: a copy, or a view that must not be changed.
 

@@ -8,14 +8,12 @@ import pkgutil
 import pytest
 
 import asdstore.formats
-import pipelines
 
-NAMES = [*(f"asdstore.formats.{module.name}" for module in pkgutil.iter_modules(asdstore.formats.__path__)),
-         *(f"pipelines.{module.name}" for module in pkgutil.iter_modules(pipelines.__path__) if module.name.startswith("frame")),
-         "asdstore.frame_tracks"]
+FORMATS = [f"asdstore.formats.{module.name}" for module in pkgutil.iter_modules(asdstore.formats.__path__)]
+FRAMES = [f"pipelines.frame_{name}" for name in ("gather", "loader", "plan", "spec")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*FORMATS, *FRAMES, "asdstore.frame_tracks"])
 def test_examples(name):
     found = doctest.testmod(importlib.import_module(name))
     assert found.failed == 0

@@ -376,3 +376,33 @@ def test_real_archives(shared, monkeypatch):
         with pytest.raises(AsdError, match="tests/data/1.cn"):
             list(kaldi.read_ark(f"tests/data/{name}", kind="matrix"))
     assert len(list(kaldi.read_ark("tests/data/conf_ascii.ark", kind="vector"))) == 10
+
+
+def test_what_a_source_reads(two, tmp_path):
+    (tmp_path / "b.ark.scp").write_text(two.read_text() + two.read_text().split("\n")[0] + "\n")
+    source = kaldi.open_kaldi(tmp_path / "b.ark.scp")  # a script, whatever stands before .scp
+    assert source.notes == {"ids that occur more than once": ["u1"]} and len(source) == 3
+    (tmp_path / "a.ali").write_text("u1 1 0 2\nu2 3 2\n")
+    assert kaldi.open_kaldi(two, tmp_path / "a.ali").files == [str(two), f"{tmp_path}/a.ark", f"{tmp_path}/a.ali"]
+
+
+def test_reading_across_archives_and_kinds(tmp_path):
+    """Plain matrices are read by few calls, all others through their own readers, and both stand where they belong."""
+    random = np.random.default_rng(0)
+    x = [random.normal(size=(n, 2)).astype(np.float32) for n in (5, 1, 300, 7, 20)]
+    at = ark(tmp_path / "a.ark", u0=fm(x[0]), u1=fm(x[1].astype(np.float64), "DM "), u2=fm(x[2]))
+    other = ark(tmp_path / "b.ark", u3=fm(x[3]), u4=fm(x[4]))
+    path = scp(tmp_path / "a.scp", f"u4 {tmp_path}/b.ark:{other['u4']}", f"u0 {tmp_path}/a.ark:{at['u0']}",
+               f"u1 {tmp_path}/a.ark:{at['u1']}", f"u2 {tmp_path}/a.ark:{at['u2']}[10:19]", f"u2b {tmp_path}/a.ark:{at['u2']}",
+               f"u3 {tmp_path}/b.ark:{other['u3']}")
+    source = kaldi.open_kaldi(path)
+    whole = np.concatenate([x[4], x[0], x[1], x[2][10:20], x[2], x[3]])
+    assert np.array_equal(source.read(0, source.frames).features, whole)
+    for a, b in ((0, 0), (3, 30), (19, 27), (36, 343), (200, 201)):
+        into = np.empty((b - a, 2), np.float32)
+        assert np.array_equal(source.read(a, b, into).features, whole[a:b])
+    source.release()
+    assert np.array_equal(np.concatenate([u.features for u in source]), whole)
+    (tmp_path / "b.ark").write_bytes((tmp_path / "b.ark").read_bytes()[:-9])
+    with pytest.raises(FormatError, match="b.ark"):
+        source.read(0, source.frames)
