@@ -14,14 +14,13 @@ _FLOOR = np.finfo(np.float32).eps
 _ROWS = 1024  # frames transformed at a time
 
 
-def frame_count(samples: np.ndarray | int) -> np.ndarray | int:
+def frame_count(samples: int) -> int:
     """Frames of so many samples; only whole ones count.
 
     >>> [frame_count(n) for n in (399, 400, 559, 560)]
     [0, 1, 1, 2]
     """
-    return np.maximum((samples - FRAME) // SHIFT + 1, 0) if isinstance(samples, np.ndarray) else \
-        max((samples - FRAME) // SHIFT + 1, 0)
+    return max((samples - FRAME) // SHIFT + 1, 0)
 
 
 def log_mel(samples: np.ndarray) -> np.ndarray:
@@ -29,7 +28,7 @@ def log_mel(samples: np.ndarray) -> np.ndarray:
 
     Source: kaldi-native-fbank's defaults with dither 0, snip_edges and 80 bins.
     """
-    frames = int(frame_count(len(samples)))
+    frames = frame_count(len(samples))
     found = np.empty((frames, BANDS), np.float32)
     if not frames:
         return found

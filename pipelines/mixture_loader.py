@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
 
-from asdstore.errors import Fault, InputError
-from pipelines.loader import Composition, Explanation, Loader
+from asdstore.errors import InputError
+from pipelines.loader import Composition, Loader
 from pipelines.log_mel import FRAME
 from pipelines.mixture_buckets import Buckets
 from pipelines.mixture_draws import Mixture
@@ -26,33 +26,14 @@ Names = Sequence[str] | None
 
 
 class SpeechLoader(Loader):
-    """A loader of batches of utterances; an epoch is a block of draws. Made by `mixture` and `evaluate`.
-
-    `faults` has what this rank could not decode so far, by the position of the utterance; each epoch ends with a
-    warning where there was something new.
-    """
+    """A loader of batches of utterances; an epoch is a block of draws. Made by `mixture` and `evaluate`."""
 
     recipe: SpeechRecipe
-    faults: dict[int, Fault]
-
-    def __init__(self, recipe: SpeechRecipe, **running: Any):
-        super().__init__(recipe, **running)
-        self.faults = {}
 
     def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
-        for place, fault in batch.pop("faults"):
-            self.faults.setdefault(place, fault)
+        self.recipe.faults.update(batch.pop("faults"))
         del batch["scored"]  # the same as `valid`
         return batch
-
-    def _iterate(self, epoch: int, done: int) -> Iterator[dict[str, Any]]:
-        before = len(self.faults)
-        yield from super()._iterate(epoch, done)
-        new = list(self.faults.values())[before:]
-        if new:
-            named = "; ".join(fault.text() for fault in new[:_NAMED])
-            more = f"; and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
-            warnings.warn(f"{len(new)} utterances could not be decoded and were left out: {named}{more}", stacklevel=2)
 
     @property
     def chunks(self) -> np.recarray:
@@ -65,11 +46,6 @@ class SpeechLoader(Loader):
         """The batches of an epoch (the current one) in global order, as positions in `at(epoch).chunks`."""
         found = self.recipe.block(self.epoch if epoch is None else epoch).batches
         return Composition(found.ids, found.offsets)
-
-    def explain(self) -> Explanation:
-        """What is drawn, what was left out, and how long the loop has waited: a text, or `.json()`."""
-        undecodable = {"count": len(self.faults), "named": [fault.text() for fault in list(self.faults.values())[:_NAMED]]}
-        return Explanation(super().explain() | {"undecodable": undecodable})
 
 
 def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_corpus: float = 0.5, beta_language: float = 0.5,

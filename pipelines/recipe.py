@@ -121,6 +121,9 @@ class Recipe:
         """Do ranks complete the last step with the first batches again, as the original program does?"""
         return self.plan(epoch).repeat
 
+    def ended(self) -> None:
+        """Say what is to be said once an epoch has been read to its end: of face tracks nothing."""
+
     def describe(self, epoch: int) -> dict[str, Any]:
         """What `Loader.explain` reports of the plan."""
         from pipelines.explain import explain_plan

@@ -124,7 +124,7 @@ def _source(members: Sequence[tuple[np.ndarray | None, int]], keys: Sequence[Key
     rows, samples = least
     samples = max([samples, 1, *(len(sound) for sound, _ in members if sound is not None)])
     mel = reading.features == "log_mel"
-    width = max(int(frame_count(samples)), 1) if mel else samples
+    width = max(frame_count(samples), 1) if mel else samples
     shape = (rows, width, BANDS) if mel else (rows, width)
     out = pool.arrays([("source_seqs", shape, np.dtype(reading.dtype))])["source_seqs"]
     lengths = np.zeros(rows, np.int64)

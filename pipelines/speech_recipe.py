@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 import zlib
 from collections import OrderedDict
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asdstore.errors import InputError
+from asdstore.errors import Fault, InputError
 from pipelines.batching import Batches, Limits, check_limits, compose
 from pipelines.gather import Pool
 from pipelines.keys import Key
@@ -26,6 +27,7 @@ from pipelines.transforms import described, stage
 VERSION = 1  # of the laws by which blocks are made: another number, another order
 TICK = 160  # samples: batches are composed by lengths in 10 ms
 _BLOCKS = 2  # kept
+_NAMED = 10
 
 
 class Batching(NamedTuple):
@@ -88,7 +90,8 @@ class Block(NamedTuple):
 class SpeechRecipe(Recipe):
     """Utterances, what is fed of them, how they are drawn, batched and read, and a seed.
 
-    `mixture` None gives one block: each row once, longest first, the same in every epoch.
+    `mixture` None gives one block: each row once, longest first, the same in every epoch. `faults` has what could not be
+    decoded so far, by the position of the utterance.
     """
 
     def __init__(self, utterances: Utterances, rows: np.ndarray, mixture: Mixture | None, batching: Batching, reading: Reading,
@@ -100,6 +103,8 @@ class SpeechRecipe(Recipe):
         self._blocks: OrderedDict[int, Block] = OrderedDict()
         self._lock = threading.Lock()
         self._pool = Pool()
+        self.faults: dict[int, Fault] = {}
+        self._said = 0  # of them
         longest = int(utterances.samples[rows].max(initial=0))
         batching.check(longest)
 
@@ -177,18 +182,29 @@ class SpeechRecipe(Recipe):
     def repeats(self, epoch: int) -> bool:
         return False
 
+    def ended(self) -> None:
+        """Warns of what could not be decoded, and was not said before."""
+        new = list(self.faults.values())[self._said:]
+        self._said += len(new)
+        if new:
+            more = f"; and {len(new) - _NAMED} more" if len(new) > _NAMED else ""
+            warnings.warn(f"{len(new)} utterances could not be decoded and were left out: "
+                          f"{'; '.join(fault.text() for fault in new[:_NAMED])}{more}", stacklevel=4)
+
     def describe(self, epoch: int) -> dict[str, Any]:
         """What `explain` reports."""
         block, samples = self.block(epoch), self.utterances.samples
         batches = block.batches
         drawn = samples[block.draws.rows[batches.ids]]
+        faults = [fault.text() for fault in self.faults.values()]
         padded = int((batches.rows * batches.frames).sum())
         sizes = batches.sizes
         return {"utterances": len(self.rows), "hours": round(float(samples[self.rows].sum()) / 57_600_000, 6), **self.notes,
                 "batches": len(batches), "draws": int(sizes.sum()), "undrawn": len(block.draws.rows) - int(sizes.sum()),
                 "drawn_hours": round(float(drawn.sum()) / 57_600_000, 6),
                 "utilisation": round(float(drawn.sum()) / max(padded, 1), 6),
-                "batch_sizes": [int(sizes.min()), int(sizes.max())] if len(sizes) else []}
+                "batch_sizes": [int(sizes.min()), int(sizes.max())] if len(sizes) else [],
+                "undecodable": len(faults), "undecodable_named": faults[:_NAMED]}
 
 
 def _again(utterances: Utterances, rows: bytes, mixture: Mixture | None, *more: Any) -> SpeechRecipe:

@@ -256,7 +256,7 @@ def test_processes_make_the_same_batches(spoken: Spoken) -> None:
 
 
 def test_masks_belong_to_draws_not_to_ranks_or_threads(spoken: Spoken) -> None:
-    masked = {"spec_augment": pipelines.SpecAugment(0.7, (20, 80), 80), "normalize": "scale"}
+    masked: dict[str, Any] = {"spec_augment": pipelines.SpecAugment(0.7, (20, 80), 80), "normalize": "scale"}
     alone = {draw: batch["source_seqs"][row, :batch["source_seq_lens"][row]].copy() for batch in load(spoken, **masked)
              for row, draw in enumerate(batch["draws"].tolist())}
     plain = {draw: batch["source_seqs"][row, :batch["source_seq_lens"][row]].copy() for batch in load(spoken, normalize="scale")
@@ -298,9 +298,10 @@ def test_the_originals_buckets(spoken: Spoken) -> None:
     assert sorted(sorted(one) for one in found) == sorted(sorted(chunks.draw[one].tolist()) for one in wanted)
     dropped = load(spoken, compat="omnilingual", buckets=buckets._replace(drop_remainder=True), max_audio_len=6000)
     assert dropped.explain()["undrawn"] == 64 - dropped.explain()["draws"] > 0
-    for wrong in ({"compat": "other"}, {"buckets": buckets}):
+    wrong: list[dict[str, Any]] = [{"compat": "other"}, {"buckets": buckets}]
+    for settings in wrong:
         with pytest.raises(InputError):
-            load(spoken, **wrong)
+            load(spoken, **settings)
 
 
 # Filters and faults ---------------------------------------------------------------------------------------------------------
@@ -311,9 +312,8 @@ def test_filters_are_counted(tmp_path: Path) -> None:
     texts = {1: "", 2: "x" * 100, 3: "éé", 4: "zzz", 5: "ab漢"}
     found = [clip._replace(text=texts.get(clip.number, clip.text)) for clip in found]
     found[8] = found[8]._replace(audio=found[8].audio[:100])  # clip 9
-    sizes = {7: None}
-    source = write_foreign(tmp_path, found, sizes=sizes)
-    base = {"block": 24, "tokenizer": pipelines.Characters("abcdefghijx")}
+    source = write_foreign(tmp_path, found, sizes={7: None})
+    base: dict[str, Any] = {"block": 24, "tokenizer": pipelines.Characters("abcdefghijx")}
     loader = pipelines.mixture(source, min_audio_len=200, max_audio_len=2900, **base)
     long = sum(2900 < len(clip.audio) for clip in found)
     assert loader.explain()["left_out"] == {"no audio_size": 1, "too short": 1, "empty text": 1, "unknown tokens only": 2,
@@ -337,8 +337,8 @@ BROKEN: dict[int, bytes | None] = {5: b"fLaC no more", 17: None, 44: b""}
 def test_undecodable_clips_are_left_out_and_reported(tmp_path: Path, processes: int) -> None:
     found = clips({key: count for key, count in CORPORA.items() if key[1] == "train"})
     source = write_foreign(tmp_path, found, broken=BROKEN, sizes={60: 4000})
-    loader = pipelines.mixture(source, **{**SMALL, "block": 256}, beta_corpus=1, beta_language=1, processes=processes,
-                               start_method="fork")
+    settings = {**SMALL, "block": 256, "beta_corpus": 1, "beta_language": 1, "processes": processes, "start_method": "fork"}
+    loader = pipelines.mixture(source, **settings)
     with pytest.warns(UserWarning, match="4 utterances could not be decoded"):
         fed = [number for number, _ in seen(loader)]
     loader.close()
@@ -347,10 +347,10 @@ def test_undecodable_clips_are_left_out_and_reported(tmp_path: Path, processes: 
     drawn = loader.at(0).chunks.row
     of = {clip.number: row for row, clip in enumerate(sorted(found, key=lambda clip: clip.where))}
     assert len(fed) == 256 - int(np.isin(drawn, [of[number] for number in bad]).sum())
-    assert loader.explain()["undecodable"]["count"] == 4
-    kinds = {fault.kind for fault in loader.faults.values()}
+    assert loader.explain()["undecodable"] == len(loader.explain()["undecodable_named"]) == 4
+    kinds = {fault.kind for fault in loader.recipe.faults.values()}
     assert kinds == {"audio-corrupt", "audio-empty", "audio-size"}
-    assert all(fault.sample_id and fault.file for fault in loader.faults.values())
+    assert all(fault.sample_id and fault.file for fault in loader.recipe.faults.values())
 
 
 def test_undecodable_clips_as_an_error(tmp_path: Path) -> None:
@@ -371,16 +371,14 @@ def test_a_batch_of_which_nothing_decodes_is_one_row_of_silence(tmp_path: Path) 
 
 
 def test_what_cannot_be_asked_for(spoken: Spoken, pack: Any) -> None:
-    for settings, kind in (({"split": "trian"}, "split"), ({"languages": ["deu"]}, "languages"),
-                           ({"corpora": "mls"}, "corpora"), ({"unit": "minutes"}, "unit"),
-                           ({"features": "mfcc"}, "features"), ({"dtype": "int8"}, "dtype"),
-                           ({"normalize": "peak"}, "normalize"), ({"undecodable": "skip"}, "undecodable"),
-                           ({"beta_language": -1}, "beta"), ({"block": 0}, "block"), ({"sample_budget": 5000}, "budget"),
-                           ({"sample_budget": 1}, "budget"), ({"min_batch": 9, "max_batch": 3}, "max_batch"),
-                           ({"group": 0}, "group"), ({"shapes": 0}, "shapes"), ({"max_audio_len": 0}, "filter"),
-                           ({"max_tokens": 0}, "filter"), ({"tokenizer": 3}, "tokenizer"),
-                           ({"spec_augment": pipelines.SpecAugment(2.0)}, "spec_augment"),
-                           ({"corpora": ["cv"], "languages": ["fra_Latn"]}, "empty")):
+    wrong: list[tuple[dict[str, Any], str]] = [({"split": "trian"}, "split"), ({"languages": ["deu"]}, "languages"),
+        ({"corpora": "mls"}, "corpora"), ({"unit": "minutes"}, "unit"), ({"features": "mfcc"}, "features"), ({"dtype": "int8"},
+        "dtype"), ({"normalize": "peak"}, "normalize"), ({"undecodable": "skip"}, "undecodable"), ({"beta_language": -1},
+        "beta"), ({"block": 0}, "block"), ({"sample_budget": 5000}, "budget"), ({"sample_budget": 1}, "budget"), ({"min_batch":
+        9, "max_batch": 3}, "max_batch"), ({"group": 0}, "group"), ({"shapes": 0}, "shapes"), ({"max_audio_len": 0}, "filter"),
+        ({"max_tokens": 0}, "filter"), ({"tokenizer": 3}, "tokenizer"), ({"spec_augment": pipelines.SpecAugment(2.0)},
+        "spec_augment"), ({"corpora": ["cv"], "languages": ["fra_Latn"]}, "empty")]
+    for settings, kind in wrong:
         with pytest.raises(InputError) as error:
             load(spoken, **settings)
         assert error.value.kind == kind, settings
