@@ -1,7 +1,6 @@
 """A Lightning data module that takes the configuration of the original program and gives the loaders of `pipelines`."""
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,12 +12,12 @@ from pipelines.bridges import framework
 from pipelines.bridges.torch import TorchLoader, to_torch
 from pipelines.loader import Loader
 from pipelines.presets import evaluate, train
+from pipelines.sections import check_keys, read_section
 from pipelines.transforms import Transform
 
 lightning = framework("lightning")
 
 _MOST_THREADS = 4  # enough to fill the memory bus; more only wait for one another
-_OPTIONAL = ("train_window", "val_frame_budget")  # may be None: whole tracks, one track a batch
 
 
 class Packs(NamedTuple):
@@ -79,12 +78,12 @@ class PackedASDDataModule(lightning.LightningDataModule):
     def __init__(self, config: Mapping[str, Any] | None = None, /, **sections: Any):
         super().__init__()
         given = {**(config or {}), **sections}
-        _known(given, ("packed_asd", "asd"), "")
-        packs = _section(Packs, given.get("packed_asd"), "packed_asd")
+        check_keys(given, ("packed_asd", "asd"), "")
+        packs = read_section(Packs, given.get("packed_asd"), "packed_asd")
         self.packs = Packs(_packs(packs.train), _packs(packs.val))
         if not self.packs.train:
             raise InputError("config", file="packed_asd.train", expected="a list of packs", found=repr(packs.train))
-        self.settings = _section(Settings, given.get("asd") or {}, "asd")
+        self.settings = read_section(Settings, given.get("asd") or {}, "asd")
         self._augment = _augmentation(self.settings.augment)
         self._train: _Training | None = None
         self._state: Mapping[str, Any] | None = None
@@ -162,29 +161,6 @@ class _Training(TorchLoader):
 # Configuration --------------------------------------------------------------------------------------------------------------
 
 
-def _known(given: Mapping[str, Any], names: Sequence[str], section: str) -> None:
-    for key in given:
-        if key not in names:
-            close = difflib.get_close_matches(str(key), names, 1, 0.5)
-            raise InputError("config", file=section, expected=f"one of {', '.join(names)}", found=repr(key),
-                             cure=f"Did you mean {close[0]!r}?" if close else "Remove it.")
-
-
-def _section(kind: Any, given: Any, section: str) -> Any:
-    """A section as a NamedTuple of its kind."""
-    if not isinstance(given, Mapping):
-        raise InputError("config", file=section, expected="a mapping", found=repr(given)[:100])
-    _known(given, kind._fields, section)
-    for key, value in given.items():
-        default = kind._field_defaults.get(key)
-        of = {bool: bool, int: int, float: (int, float)}.get(type(default), object)
-        optional = value is None and key in _OPTIONAL
-        if key != "augment" and not optional and (not isinstance(value, of) or (isinstance(value, bool) and of is not bool)):
-            raise InputError("config", file=f"{section}.{key}", expected=f"{type(default).__name__}, as {default}",
-                             found=repr(value)[:100])
-    return kind(**given)
-
-
 def _packs(given: Any) -> list[Any]:
     return [given] if isinstance(given, (str, os.PathLike, Pack)) else list(given or ())
 
@@ -199,7 +175,7 @@ def _augmentation(given: Any) -> Sequence[Transform]:
         raise InputError("config", file="asd.augment", expected="true, false, a mapping or transforms", found=repr(given)[:100])
     if not given:
         return []
-    asked = _section(Augmentation, {} if given is True else given, "asd.augment")
+    asked = read_section(Augmentation, {} if given is True else given, "asd.augment")
     low, high = asked.audio_mix_snr_db
     voices = [substitute_voice(asked.substitute_audio_prob)] if asked.substitute_audio_prob else []
     voices += [mix_voice(asked.audio_mix_prob, (low, high))] if asked.audio_mix_prob else []

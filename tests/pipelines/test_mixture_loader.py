@@ -19,6 +19,7 @@ from tests.pipelines.made_speech import CORPORA, Spoken, clips, name, numbers, w
 
 LETTERS = pipelines.Characters("abcdefghij")
 SMALL: dict[str, Any] = {"block": 64, "sample_budget": 40_000, "group": 2, "tokenizer": LETTERS}
+LARGE: dict[str, Any] = {**SMALL, "block": 256}
 
 
 def load(spoken: Spoken, source: str = "packs", **settings: Any) -> SpeechLoader:
@@ -337,8 +338,7 @@ BROKEN: dict[int, bytes | None] = {5: b"fLaC no more", 17: None, 44: b""}
 def test_undecodable_clips_are_left_out_and_reported(tmp_path: Path, processes: int) -> None:
     found = clips({key: count for key, count in CORPORA.items() if key[1] == "train"})
     source = write_foreign(tmp_path, found, broken=BROKEN, sizes={60: 4000})
-    settings = {**SMALL, "block": 256, "beta_corpus": 1, "beta_language": 1, "processes": processes, "start_method": "fork"}
-    loader = pipelines.mixture(source, **settings)
+    loader = pipelines.mixture(source, **LARGE, beta_corpus=1, beta_language=1, processes=processes, start_method="fork")
     with pytest.warns(UserWarning, match="4 utterances could not be decoded"):
         fed = [number for number, _ in seen(loader)]
     loader.close()
@@ -356,7 +356,7 @@ def test_undecodable_clips_are_left_out_and_reported(tmp_path: Path, processes: 
 def test_undecodable_clips_as_an_error(tmp_path: Path) -> None:
     source = write_foreign(tmp_path, clips(), broken=BROKEN)
     with pytest.raises(InputError) as error:
-        seen(pipelines.mixture(source, **{**SMALL, "block": 256}, undecodable="error"))
+        seen(pipelines.mixture(source, **LARGE, undecodable="error"))
     assert error.value.kind in ("audio-corrupt", "audio-empty")
 
 
@@ -364,7 +364,7 @@ def test_a_batch_of_which_nothing_decodes_is_one_row_of_silence(tmp_path: Path) 
     found = clips({("a", "train", "deu_Latn"): 3})
     source = write_foreign(tmp_path, found, broken={number: b"nothing" for number in (1, 2, 3)})
     with pytest.warns(UserWarning, match="3 utterances could not"):
-        batches = list(pipelines.mixture(source, **{**SMALL, "block": 3, "group": 1}))
+        batches = list(pipelines.mixture(source, block=3, group=1, tokenizer=LETTERS))
     for batch in batches:
         assert batch["valid"].tolist() == [False] and not batch["source_seqs"].any() and batch["texts"].tolist() == [""]
         assert batch["target_seqs"].shape == (1, 0) and batch["source_seq_lens"].tolist() == [0]
