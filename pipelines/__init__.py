@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pipelines.loader import Loader
     from pipelines.mixture_buckets import Buckets
     from pipelines.mixture_loader import mixture
+    from pipelines.mixture_recipe import speech_recipe
     from pipelines.mixture_summary import mixture_weights
     from pipelines.plan import Plan
     from pipelines.presets import build, train
@@ -50,6 +51,7 @@ _HOME = {
     "loader": "Loader",
     "mixture_buckets": "Buckets",
     "mixture_loader": "mixture",
+    "mixture_recipe": "speech_recipe",
     "mixture_summary": "mixture_weights",
     "plan": "Plan",
     "presets": "build train",
@@ -72,4 +74,4 @@ def __getattr__(name: str) -> Any:
 __all__ = ["Buckets", "Characters", "Key", "Loader", "Plan", "SentencePiece", "SpecAugment", "Transform", "augment_faces",
            "budget_batch", "build", "chain", "chunk", "context", "evaluate", "filter", "frames", "ignore_labels", "lift", "map",
            "map_labels", "mix_voice", "mixture", "mixture_weights", "normalize", "partition", "prefix", "projection_targets",
-           "resample", "shuffle", "substitute_voice", "targets", "train"]
+           "resample", "shuffle", "speech_recipe", "substitute_voice", "targets", "train"]

@@ -12,16 +12,17 @@ from pipelines.loader import Composition, Loader
 from pipelines.log_mel import FRAME
 from pipelines.mixture_buckets import Buckets
 from pipelines.mixture_draws import Mixture
-from pipelines.mixture_summary import mixture_weights
+from pipelines.mixture_summary import Partition, mixture_weights
 from pipelines.presets import Running
 from pipelines.spec_augment import SpecAugment
 from pipelines.speech_batch import Reading
 from pipelines.speech_corpus import Utterances, open_speech
 from pipelines.speech_filters import Filters, keep
-from pipelines.speech_recipe import Batching, SpeechRecipe
+from pipelines.speech_source import Batching, SpeechRecipe
 from pipelines.tokenizers import as_tokenizer
 
 _NAMED = 10
+_HOUR = 3600 * 16000  # samples
 Names = Sequence[str] | None
 
 
@@ -66,7 +67,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
     Args:
         sources: a Parquet set or speech pack, a path of one, or a list of them.
         split: whose utterances are drawn.
-        summary: hours of each (corpus, language): see `mixture_weights`. None counts the hours of this split.
+        summary: hours of each (corpus, language): see `mixture_weights`. None counts the hours that are fed.
         beta_corpus, beta_language: 1 for shares proportional to hours, 0 for equal shares of corpora, and of languages in one.
         unit: what the weights are shares of: "utterances", as in the original, or "hours".
         languages, corpora: only these.
@@ -111,11 +112,11 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
     if not len(rows):
         raise InputError("empty", expected="utterances that pass the filters", found=f"none of {len(chosen)}: {dropped}")
     names, codes = _partitions(utterances, rows)
-    summary = _counted(utterances, chosen) if summary is None else summary
-    weights = mixture_weights(summary, beta_corpus, beta_language, split)
-    shares, unused = _shares(weights, names, utterances, chosen, everything=languages is None and corpora is None)
-    hours = np.bincount(codes, utterances.samples[rows], len(names)) / 57_600_000
+    hours = np.bincount(codes, utterances.samples[rows], len(names)) / _HOUR
     counts = np.bincount(codes, minlength=len(names))
+    weights = mixture_weights(dict(zip(names, hours.tolist(), strict=True)) if summary is None else summary,
+                              beta_corpus, beta_language, split)
+    shares, unused = _shares(weights, names, everything=languages is None and corpora is None)
     draws = shares * counts / hours if unit == "hours" else shares
     notes = {"split": split, "unit": unit, "left_out": dropped, "summary_without_utterances": unused, "partitions": {
         "/".join(name): {"weight": float(share), "utterances": int(count), "hours": round(float(amount), 6)}
@@ -168,7 +169,7 @@ def select(utterances: Utterances, split: str, languages: Names, corpora: Names)
     return found
 
 
-def _partitions(utterances: Utterances, rows: np.ndarray) -> tuple[list[tuple[str, str]], np.ndarray]:
+def _partitions(utterances: Utterances, rows: np.ndarray) -> tuple[list[Partition], np.ndarray]:
     """The (corpus, language) that rows have, and which one each row has: int64 [rows]."""
     width = len(utterances.language.names)
     joined = utterances.corpus.codes[rows].astype(np.int64) * width + utterances.language.codes[rows]
@@ -177,25 +178,16 @@ def _partitions(utterances: Utterances, rows: np.ndarray) -> tuple[list[tuple[st
     return names, codes
 
 
-def _counted(utterances: Utterances, rows: np.ndarray) -> dict[tuple[str, str], float]:
-    """Hours of each corpus and language."""
-    names, codes = _partitions(utterances, rows)
-    hours = np.bincount(codes, np.maximum(utterances.samples[rows], 0), len(names)) / 57_600_000
-    return dict(zip(names, hours.tolist(), strict=True))
-
-
-def _shares(weights: dict[tuple[str, str], float], names: list[tuple[str, str]], utterances: Utterances, chosen: np.ndarray,
-            everything: bool) -> tuple[np.ndarray, list[str]]:
+def _shares(weights: dict[Partition, float], names: list[Partition], everything: bool) -> tuple[np.ndarray, list[str]]:
     """The weights of the partitions that are drawn, over their sum, and the summary's rows without utterances."""
-    there, _ = _partitions(utterances, chosen)
-    missing = ["/".join(name) for name in there if not weights.get(name)]
+    missing = ["/".join(name) for name in names if not weights.get(name)]
     if missing:
         raise InputError("summary", expected="hours above 0 for each corpus and language that has utterances",
                          found=f"none for {', '.join(missing[:_NAMED])}{' ...' if len(missing) > _NAMED else ''}",
                          cure="Make it again with `asdstore stats`, or leave them out with corpora= and languages=.")
     unused = sorted("/".join(name) for name in set(weights) - set(names)) if everything else []
     if unused:
-        warnings.warn(f"the summary has hours of what has no utterances here: {', '.join(unused[:_NAMED])}"
+        warnings.warn(f"the summary has hours of what no utterance here has: {', '.join(unused[:_NAMED])}"
                       f"{' ...' if len(unused) > _NAMED else ''}", stacklevel=3)
     found = np.array([weights[name] for name in names])
     return found / found.sum(), unused

@@ -149,7 +149,7 @@ def test_hours_as_the_unit(spoken: Spoken) -> None:
 
 def test_a_summary_of_another_split_or_with_more_than_is_there(spoken: Spoken, tmp_path: Path) -> None:
     hours = {("mls", "deu_Latn"): 3.0, ("mls", "fra_Latn"): 1.0, ("cv", "deu_Latn"): 1.0, ("cv", "lug_Latn"): 1.0}
-    with pytest.warns(UserWarning, match="no utterances here: far/xyz_Latn"):
+    with pytest.warns(UserWarning, match="no utterance here has: far/xyz_Latn"):
         loader = load(spoken, summary={**hours, ("far", "xyz_Latn"): 1.0}, beta_corpus=1, beta_language=1)
     explained = loader.explain()
     assert explained["summary_without_utterances"] == ["far/xyz_Latn"]

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import pipelines
 from asdstore.errors import StateError
-from pipelines.speech_recipe import SpeechRecipe
+from pipelines.speech_source import SpeechRecipe
 from tests.pipelines.made_speech import Spoken
 
 WORLDS, EPOCHS = st.integers(1, 4), st.sampled_from([0, 1, 2, 1000, 2**31])

@@ -28,6 +28,7 @@ VERSION = 1  # of the laws by which blocks are made: another number, another ord
 TICK = 160  # samples: batches are composed by lengths in 10 ms
 _BLOCKS = 2  # kept
 _NAMED = 10
+_HOUR = 3600 * 16000  # samples
 
 
 class Batching(NamedTuple):
@@ -199,9 +200,9 @@ class SpeechRecipe(Recipe):
         faults = [fault.text() for fault in self.faults.values()]
         padded = int((batches.rows * batches.frames).sum())
         sizes = batches.sizes
-        return {"utterances": len(self.rows), "hours": round(float(samples[self.rows].sum()) / 57_600_000, 6), **self.notes,
+        return {"utterances": len(self.rows), "hours": round(float(samples[self.rows].sum()) / _HOUR, 6), **self.notes,
                 "batches": len(batches), "draws": int(sizes.sum()), "undrawn": len(block.draws.rows) - int(sizes.sum()),
-                "drawn_hours": round(float(drawn.sum()) / 57_600_000, 6),
+                "drawn_hours": round(float(drawn.sum()) / _HOUR, 6),
                 "utilisation": round(float(drawn.sum()) / max(padded, 1), 6),
                 "batch_sizes": [int(sizes.min()), int(sizes.max())] if len(sizes) else [],
                 "undecodable": len(faults), "undecodable_named": faults[:_NAMED]}
