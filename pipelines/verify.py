@@ -137,7 +137,8 @@ def describe(found: Verification) -> str:
     if found.left_out:
         lines += ["", "left out: " + ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())]
     for number, batch in enumerate(found.batches, 1):
-        lines += ["", f"batch {number}: {batch.utterances} utterances", f"  audio {list(batch.source)}, {batch.audio:,} of its own",
+        lines += ["", f"batch {number}: {batch.utterances} utterances",
+                  f"  audio {list(batch.source)}, {batch.audio:,} of its own",
                   f"  text  {list(batch.target)}, {batch.tokens:,} tokens", f"  {batch.text!r}",
                   *(f"  {fault}" for fault in batch.faults)]
     lines += ["", "drawn: " + ", ".join(f"{name} {count}" for name, count in found.drawn.items()),
