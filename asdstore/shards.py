@@ -23,9 +23,12 @@ from spec import index, npy, zarr3
 from spec.document import dump_json, parse_json
 from spec.errors import AsdError, FormatError, InputError
 from spec.layout import FRAMES, SHARD_NAME, SPEECH, Layout, Stream
-from spec.plan import track_rows
+from spec.plan import track_bytes, track_rows
 from spec.seal import SealedFile
 from spec.timeline import audio_sample_count, level, model_frame_count, pcm16
+
+LARGE = 32 << 20  # bytes of a track, from which on nothing else is loaded beside it
+Stored = tuple[dict[str, Any], report.Tally]  # a written track's row of the index without offsets, and its tally
 
 
 class ShardTask(NamedTuple):
@@ -65,11 +68,10 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
         for s in layout.streams:
             arrays[s.name].write(npy.header(s.dtype, (total[s.name], *s.item_shape)))
         stored = stack.enter_context(closing(_store_all(task, arrays)))
-        for record, track in zip(task.records, stored, strict=True):
-            offsets = {s.offset: done[s.name] for s in layout.streams}
-            rows.append(_in_order(track.row | offsets, layout))
-            done = {stream: count + len(track.arrays[stream]) for stream, count in done.items()}
-            tally = report.add(tally, track.tally)
+        for record, count, (row, told) in zip(task.records, counts, stored, strict=True):
+            rows.append(_in_order(row | {s.offset: done[s.name] for s in layout.streams}, layout))
+            done = {stream: before + count[stream] for stream, before in done.items()}
+            tally = report.add(tally, told)
             wrote(record)
         sealed = [_finish(arrays[s.name], s, total[s.name]) for s in layout.streams]
     sealed.append(files.write_file(building / index.NAME, f"{name}/{index.NAME}", dump_json(rows)))
@@ -82,25 +84,32 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
     return ShardFacts(task.number, tuple(sealed), tally)
 
 
-def _store_all(task: ShardTask, streams: dict[str, files.StreamFile]) -> Generator[Encoded, None, None]:
-    """Each track once it is written: it is encoded and written in a thread while the next one is loaded."""
+def _store_all(task: ShardTask, streams: dict[str, files.StreamFile]) -> Generator[Stored, None, None]:
+    """Each track once it is written: it is encoded and written in a thread while the next one is loaded.
+
+    A large one is written first, so that memory holds the largest track and not two of its kind.
+    """
     with ThreadPoolExecutor(1) as beside:
-        written: Future[Encoded] | None = None
+        written: Future[Stored] | None = None
         for record in task.records:
             media = _named(record, task.load, record)
             if written is not None:
                 yield written.result()
             written = beside.submit(_store, task.layout, record, media, streams)
+            del media
+            if track_bytes(record.frames, record.fps, task.layout) > LARGE:
+                yield written.result()
+                written = None
         if written is not None:
             yield written.result()
 
 
-def _store(layout: Layout, record: Record, media: Any, streams: dict[str, files.StreamFile]) -> Encoded:
+def _store(layout: Layout, record: Record, media: Any, streams: dict[str, files.StreamFile]) -> Stored:
     encode_track = {FRAMES.format: encode_frames, SPEECH.format: encode_speech}.get(layout.format, encode)
     track = _named(record, encode_track, record, media, layout)
     for name, array in track.arrays.items():
         streams[name].write(array)
-    return track
+    return track.row, track.tally
 
 
 def finished_shard(task: ShardTask) -> ShardFacts | None:
