@@ -6,15 +6,19 @@ and the target under the same paths, and have this package installed.
 """
 from __future__ import annotations
 
+import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import redirect_stdout
 from typing import Any
 
 from adapters.engine import Run
 from asdstore.errors import AsdError, DependencyError, StoreError
 
 RETRIES = 3  # of a task whose worker or node dies
+KNOCK = 10.0  # seconds in which a cluster has to answer
 PERIOD = 0.2  # seconds between two looks at what tasks have to say
 
 
@@ -34,14 +38,15 @@ def cluster(workers: int | None = None, address: str = "", heard: Callable[[Any]
             return
         ray = _ray()
         ours = not ray.is_initialized()
-        if ours:
-            _start(ray, workers, address)
-        try:
-            limit = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-            yield from _results(ray, function, jobs, limit, heard, name)
-        finally:
+        with redirect_stdout(sys.stderr):  # where Ray writes of nodes that die; stdout is for reports
             if ours:
-                ray.shutdown()
+                _start(ray, workers, address)
+            try:
+                limit = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+                yield from _results(ray, function, jobs, limit, heard, name)
+            finally:
+                if ours:
+                    ray.shutdown()
     return run
 
 
@@ -56,12 +61,15 @@ def _ray() -> Any:
 
 def _start(ray: Any, workers: int | None, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": "error"}
+    host, _, port = address.rpartition(":")
     try:
+        if host and port.isdecimal():
+            socket.create_connection((host.removeprefix("ray://"), int(port)), KNOCK).close()  # Ray itself tries for minutes
         if address:
             ray.init(address, **quiet)
         else:
             ray.init("local", num_cpus=workers, include_dashboard=False, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as why:
+    except (OSError, ValueError, RuntimeError) as why:
         raise StoreError("cluster", expected=f"a Ray cluster at {address or 'this machine'}", found=str(why)[:200],
                          cure="Is `ray start --head` running, and the address right?") from why
 
