@@ -9,7 +9,7 @@ import grain
 from absl import flags
 
 import pipelines
-from tests.pipelines.test_loader import SETTINGS
+from tests.pipelines.made import SETTINGS
 
 if __name__ == "__main__":
     flags.FLAGS.mark_as_parsed()  # Grain's processes want it of a plain script

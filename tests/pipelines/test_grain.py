@@ -14,7 +14,7 @@ import pytest
 import pipelines
 from asdstore.errors import InputError, StateError
 from tests.pipelines.launch import REPOSITORY
-from tests.pipelines.test_loader import SETTINGS, flat, ids
+from tests.pipelines.made import SETTINGS, flat, ids
 
 grain = pytest.importorskip("grain")
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")

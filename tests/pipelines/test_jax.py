@@ -11,7 +11,7 @@ import pytest
 import pipelines
 from asdstore.errors import InputError, StateError
 from tests.pipelines.launch import free_port, run_ranks
-from tests.pipelines.test_loader import SETTINGS, flat, ids
+from tests.pipelines.made import SETTINGS, flat, ids
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")

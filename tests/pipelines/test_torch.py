@@ -14,7 +14,7 @@ import pytest
 import pipelines
 from asdstore.errors import InputError
 from tests.pipelines.launch import run_ranks
-from tests.pipelines.test_loader import SETTINGS, flat, ids
+from tests.pipelines.made import SETTINGS, flat, ids
 
 torch = pytest.importorskip("torch")
 from tests.pipelines.torch_ranks import RANKS, Score, loss_sum  # noqa: E402
