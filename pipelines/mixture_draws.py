@@ -9,7 +9,7 @@ Draw k of a partition of n utterances is number k mod n of a permutation that is
 """
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from pipelines.keys import Key
 
 _LINE = 40  # bits of a place on the line
 _PLACES = 32  # bits of a place within a D-th part of it, and of the number of a block
+_ROUNDS = 4  # of mixing bits
+_CHUNK = 1 << 15  # indices permuted at a time, so that they stay in the cache
 MOST_DRAWS = 1 << 22  # of a block, so that all of this stays within 62 bits
 
 
@@ -115,13 +117,15 @@ def _mixed(index: np.ndarray, size: np.ndarray, keys: Key, segment: np.ndarray, 
     """Images of indices below `size` under the permutations of their segments, which keep runs of `local` together."""
     if local == 1:
         return permuted(index, size, keys, segment)
-    whole = size // local
-    inside = index < whole * local  # the rest of a partition comes last in each pass
-    run = np.where(inside, permuted(np.minimum(index // local, np.maximum(whole - 1, 0)), np.maximum(whole, 1), keys, segment),
-                   whole)
-    width = np.where(inside, local, np.maximum(size - whole * local, 1))
-    own = Key(keys.words[segment]).fold("run", run)
-    return run * local + permuted(index % local, width, own, np.arange(len(index)))
+    place = index // local  # of a run in its pass; whole runs are mixed, and the rest of a partition comes last
+    begins = np.append(True, (segment[1:] != segment[:-1]) | (place[1:] != place[:-1]))[:len(index)]
+    which, heads = np.cumsum(begins) - 1, np.flatnonzero(begins)
+    of, whole, place = segment[heads], size[heads] // local, place[heads]
+    mixed = permuted(np.minimum(place, np.maximum(whole - 1, 0)), np.maximum(whole, 1), keys, of)
+    run = np.where(place < whole, mixed, whole)
+    width = np.where(place < whole, local, np.maximum(size[heads] - whole * local, 1))
+    own = Key(keys.words[of]).fold("run", run)
+    return run[which] * local + permuted(index % local, width[which], own, which)
 
 
 def permuted(index: np.ndarray, size: np.ndarray, keys: Key, which: np.ndarray) -> np.ndarray:
@@ -138,17 +142,27 @@ def permuted(index: np.ndarray, size: np.ndarray, keys: Key, which: np.ndarray) 
     >>> sorted(permuted(np.arange(7), np.full(7, 7), Key.of(0), np.zeros(7, np.int64)).tolist())
     [0, 1, 2, 3, 4, 5, 6]
     """
-    found = index.astype(np.uint64)
-    limit = size.astype(np.uint64)
-    bits = np.maximum(np.frexp((limit - np.uint64(1)).astype(np.float64))[1], 1).astype(np.uint64)
-    rounds = [(keys.fold("odd", r).words | np.uint64(1), keys.fold("add", r).words) for r in range(4)]
-    left = np.arange(len(index))
-    while len(left):
-        x, b, k = found[left], bits[left], which[left]
-        mask, half = (np.uint64(1) << b) - np.uint64(1), (b + np.uint64(1)) >> np.uint64(1)
-        for odd, add in rounds:
-            x = (x * odd[k] + add[k]) & mask
+    odds, adds = zip(*((keys.fold("odd", r).words | np.uint64(1), keys.fold("add", r).words) for r in range(_ROUNDS)),
+                     strict=True)
+    found = np.empty(len(index), np.int64)
+    for start in range(0, len(index), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        found[part] = _permuted(index[part].astype(np.uint64), size[part].astype(np.uint64), odds, adds, which[part])
+    return found
+
+
+def _permuted(found: np.ndarray, size: np.ndarray, odds: tuple[np.ndarray, ...], adds: tuple[np.ndarray, ...],
+              which: np.ndarray) -> np.ndarray:
+    one = np.uint64(1)
+    bits = np.maximum(np.frexp((size - one).astype(np.float64))[1], 1).astype(np.uint64)
+    masks, halves = (one << bits) - one, (bits + one) >> one
+    left: Any = slice(None)
+    while True:
+        x, mask, half, key = found[left], masks[left], halves[left], which[left]
+        for odd, add in zip(odds, adds, strict=True):
+            x = (x * odd[key] + add[key]) & mask
             x ^= x >> half
         found[left] = x
-        left = left[x >= limit[left]]
-    return found.astype(np.int64)
+        left = np.flatnonzero(found >= size)
+        if not len(left):
+            return found
