@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMATS = {"flac": ("FLAC", "PCM_16"), "ogg": ("OGG", "VORBIS"), "wav": ("WAV", "FLOAT")}
 AUDIO_COLUMNS = ("audio_bytes", "audio.bytes", "audio", "audio.path", "audio_path", "path", "file")
 TEXT_COLUMNS = ("text", "transcription", "raw_transcription", "transcript", "sentence")
-BLOCK = 1 << 16  # samples that go to the encoder at a time: Vorbis needs much stack for more
+BLOCKS = {"ogg": 1 << 16}  # samples that go to an encoder at a time: Vorbis needs much stack for more
 MOST_BYTES = (1 << 31) - 1  # of a list<int8> array, whose offsets are int32
 
 
@@ -58,8 +58,9 @@ def encode(samples: NDArray[np.float32], audio_format: str = "flac", rate: int =
     major, subtype = FORMATS[audio_format]
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", rate, 1, subtype, format=major) as out:
-        for at in range(0, len(samples), BLOCK):
-            out.write(samples[at:at + BLOCK])
+        block = BLOCKS.get(audio_format, max(1, len(samples)))
+        for at in range(0, len(samples), block):
+            out.write(samples[at:at + block])
     data = file.getvalue()
     return {"flac": bytes, "ogg": with_serial, "wav": _without_time}[audio_format](data)
 

@@ -30,7 +30,7 @@ from spec.layout import SAMPLE_RATE
 from spec.strings import Strings
 
 HELD_BYTES = 128 << 20  # of decoded row groups and mapped files, per open set
-THREADS = 8  # that read the index of files
+THREADS = 4  # that read the index of files
 
 
 class Utterance(NamedTuple):
