@@ -22,6 +22,7 @@ import pipelines
 from adapters import prepare
 from pipelines.log_mel import BANDS
 
+STRIDE = 4
 WORDS = ("hello", "good day", "bonjour", "salut", "guten tag", "ciao bella", "ahoj", "hola amiga")
 
 
@@ -38,15 +39,15 @@ class Learned(NamedTuple):
 
 
 def made_clips(folder: Path) -> Path:
-    """Speech of a kind: each letter is a tone of its own for 80 ms, in two languages."""
+    """Speech of a kind: each letter is a tone of its own for 120 ms, in two languages."""
     import soundfile
 
     folder.mkdir(parents=True)
     draw, rows = np.random.default_rng(0), []
-    time = np.arange(1280) / 16000
+    time = np.arange(1920) / 16000
     for number, text in enumerate(WORDS):
         tones = [np.sin(2 * np.pi * (300 + 110 * (ord(letter) - 96)) * time) * (letter != " ") for letter in text]
-        wave = np.concatenate(tones) * 0.3 + draw.normal(0, 0.003, 1280 * len(text))
+        wave = np.concatenate(tones) * 0.3 + draw.normal(0, 0.003, 1920 * len(text))
         soundfile.write(folder / f"{number}.flac", wave, 16000)
         language = "eng_Latn" if number % 2 else "fra_Latn"
         rows.append({"file": f"{number}.flac", "language": language, "transcript": text})
@@ -72,36 +73,41 @@ def loaders(source: Path, block: int, seed: int) -> tuple[Any, Any, pipelines.Ch
     """What is trained on, masked a little, and the same utterances once as they are."""
     texts = [text for batch in pipelines.evaluate(source, split="train") for text in batch["texts"].tolist()]
     tokenizer = pipelines.Characters.of(texts)
-    masks = pipelines.SpecAugment(0.5, (0, 6), time=5)
-    training = pipelines.mixture(source, tokenizer=tokenizer, features="log_mel", block=block, spec_augment=masks, seed=seed,
-                                 beta_corpus=1, beta_language=1, unit="hours", group=1)
+    masks = pipelines.SpecAugment(0.3, (0, 6), time=5)
+    training = pipelines.mixture(source, tokenizer=tokenizer, features="log_mel", block=block, sample_budget=1_600_000, group=1,
+                                 spec_augment=masks, seed=seed, beta_corpus=1, beta_language=1, unit="hours")
     once = pipelines.evaluate(source, split="train", tokenizer=tokenizer, features="log_mel")
     return pipelines.to_torch(training), pipelines.to_torch(once), tokenizer
 
 
 def network(tokens: int, width: int = 128) -> Any:
-    """Log-mel [B, 80, frames] to scores of tokens [B, tokens, frames // 2], each of which sees 0.6 s around it."""
+    """Log-mel [B, 80, frames] to scores of tokens [B, tokens, frames / 4], each of which sees 1.2 s around it."""
     from torch import nn
 
-    layers: list[Any] = [nn.Conv1d(BANDS, width, 5, stride=2, padding=2), nn.GELU()]
+    layers: list[Any] = [nn.Conv1d(BANDS, width, 9, stride=STRIDE, padding=4), nn.GELU()]
     for dilation in (1, 2, 4):
         layers += [nn.Conv1d(width, width, 5, padding=2 * dilation, dilation=dilation), nn.BatchNorm1d(width), nn.GELU()]
     return nn.Sequential(*layers, nn.Conv1d(width, tokens, 1))
 
 
-def train(source: Path, steps: int = 200, seed: int = 0, report: int = 25) -> Learned:
+def frames(lengths: Any) -> Any:
+    """What the network makes of so many frames."""
+    return (lengths + STRIDE - 1) // STRIDE
+
+
+def train(source: Path, steps: int = 800, seed: int = 0, report: int = 25) -> Learned:
     """Train until the loss is small, `steps` at the most, then say what is heard."""
     import torch
 
     torch.manual_seed(seed)
-    training, once, tokenizer = loaders(source, block=64, seed=seed)
+    training, once, tokenizer = loaders(source, block=16, seed=seed)
     model = network(len(tokenizer))
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
     ctc, loss = torch.nn.CTCLoss(zero_infinity=True), []
     while len(loss) < steps and not (len(loss) > 20 and np.mean(loss[-10:]) < 0.02):
         for batch in training:  # a block of draws; the next iteration takes the next one
             scores = model(batch["source_seqs"].transpose(1, 2)).permute(2, 0, 1).log_softmax(2)
-            value = ctc(scores, batch["target_seqs"], (batch["source_seq_lens"] + 1) // 2, batch["target_seq_lens"])
+            value = ctc(scores, batch["target_seqs"], frames(batch["source_seq_lens"]), batch["target_seq_lens"])
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
@@ -122,7 +128,7 @@ def heard(model: Any, once: Any, tokenizer: pipelines.Characters) -> dict[str, s
         for batch in once:
             best = model(batch["source_seqs"].transpose(1, 2)).argmax(1)
             for row, text in enumerate(batch["texts"]):
-                tokens = torch.unique_consecutive(best[row, :(int(batch["source_seq_lens"][row]) + 1) // 2])
+                tokens = torch.unique_consecutive(best[row, :int(frames(batch["source_seq_lens"])[row])])
                 said[text] = tokenizer.decode(tokens.tolist())
     return said
 
@@ -131,7 +137,7 @@ def main(argv: list[str] | None = None) -> int:
     """Train from Parquet, then from the pack. Exit code 0 if both learn every text."""
     parser = argparse.ArgumentParser(prog="python -m examples.ctc", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("clips", nargs="?", type=Path, help="a folder of audio files with a manifest.json (made here)")
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=800)
     options = parser.parse_args(argv)
     fine = True
     with tempfile.TemporaryDirectory(prefix="asdstore-ctc-") as folder:
