@@ -55,7 +55,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
             shapes: int | None = None, compat: str | None = None, buckets: Buckets | None = None, min_audio_len: int = 1,
             max_audio_len: int = 800_000, min_samples_per_char: int = 160, keep_empty: bool = False, keep_unknown: bool = False,
             remove_unknown: bool = False, max_tokens: int | None = None, features: str = "waveform", normalize: str = "layer",
-            dtype: str = "float32", spec_augment: SpecAugment | None = None, undecodable: str = "report",
+            dtype: Any = "float32", spec_augment: SpecAugment | None = None, undecodable: str = "report",
             **running: Unpack[Running]) -> SpeechLoader:
     """A loader that draws utterances by the weights of their corpora and languages, and batches them by length.
 
@@ -102,8 +102,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
         raise InputError("unit", expected="'utterances' or 'hours'", found=repr(unit))
     options = _buckets(compat, buckets, min_audio_len, max_audio_len)
     tokenizer = as_tokenizer(tokenizer)
-    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, spec_augment, undecodable)
-    reading.check()
+    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, spec_augment, undecodable).checked()
     utterances = open_speech(sources)
     chosen = select(utterances, split, languages, corpora)
     least = max(min_audio_len, FRAME) if features == "log_mel" else min_audio_len
@@ -128,7 +127,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
 
 def evaluate_speech(sources: Any, split: str = "dev", *, languages: Names = None, corpora: Names = None, tokenizer: Any = None,
                     sample_budget: int = 3_200_000, max_batch: int = 256, features: str = "waveform", normalize: str = "layer",
-                    dtype: str = "float32", remove_unknown: bool = False, undecodable: str = "report", seed: int = 0,
+                    dtype: Any = "float32", remove_unknown: bool = False, undecodable: str = "report", seed: int = 0,
                     **running: Unpack[Running]) -> SpeechLoader:
     """One pass over a split: each utterance once over all ranks, longest first, whatever its length or text.
 
@@ -137,8 +136,7 @@ def evaluate_speech(sources: Any, split: str = "dev", *, languages: Names = None
     Args: as `mixture`. Raises: as `mixture`; warns where a foreign set says no length of some utterances, which are left out.
     """
     tokenizer = as_tokenizer(tokenizer)
-    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, None, undecodable)
-    reading.check()
+    reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, None, undecodable).checked()
     utterances = open_speech(sources)
     chosen = select(utterances, split, languages, corpora)
     rows, dropped = keep(utterances, chosen, Filters(1), None)

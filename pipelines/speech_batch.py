@@ -29,20 +29,27 @@ class Reading(NamedTuple):
 
     features: str = "waveform"
     normalize: str = "layer"
-    dtype: str = "float32"
+    dtype: Any = "float32"
     tokenizer: Tokenizer | None = None
     remove_unknown: bool = False
     spec_augment: SpecAugment | None = None
     undecodable: str = "report"
 
-    def check(self) -> None:
-        """Raises InputError, the option's name as its kind."""
+    def checked(self) -> Reading:
+        """The same with its dtype as a text, whether it was given as one, as numpy's or as torch's.
+
+        Raises: InputError, the option's name as its kind.
+        """
+        if not isinstance(self.dtype, str):
+            named = str(self.dtype) if "torch" in type(self.dtype).__module__ else np.dtype(self.dtype).name
+            return self._replace(dtype=named.removeprefix("torch.")).checked()
         for name, known in (("features", FEATURES), ("normalize", NORMALIZE), ("dtype", DTYPES),
                             ("undecodable", ("report", "error"))):
             if getattr(self, name) not in known:
                 raise InputError(name, expected=" or ".join(map(repr, known)), found=repr(getattr(self, name)))
         if self.spec_augment is not None:
             self.spec_augment.check(BANDS if self.features == "log_mel" else 201)
+        return self
 
     def tokens(self, text: str) -> np.ndarray:
         """int64 [tokens]."""

@@ -1,6 +1,7 @@
 """Small corpora of speech whose clips tell which they are, as sets of this project, of other programs, and as packs."""
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Iterable, Sequence
@@ -109,8 +110,9 @@ def write_set(root: Path, found: Iterable[Clip], *, pack: bool = False) -> Path:
                           "id": str(clip.number)})
         (source / f"{corpus}.jsonl").write_text("\n".join(map(json.dumps, lines)))
         more = ["--pack"] if pack else []
-        code = prepare.main(["speech", "--input", str(source / f"{corpus}.jsonl"), "--output", str(root), "--corpus", corpus,
-                             "--rules", "none", "--json", *more])
+        with contextlib.redirect_stdout(io.StringIO()):
+            code = prepare.main(["speech", "--input", str(source / f"{corpus}.jsonl"), "--output", str(root),
+                                 "--corpus", corpus, "--rules", "none", "--json", *more])
         assert code == 0
     return root
 

@@ -100,6 +100,17 @@ def test_sets_of_every_kind_give_the_same_batches(spoken: Spoken) -> None:
         assert np.abs(ours["source_seqs"] - theirs["source_seqs"]).max() < 1e-3
 
 
+def test_types_may_be_those_of_numpy_and_torch(spoken: Spoken) -> None:
+    torch = pytest.importorskip("torch")
+    plain = load(spoken, dtype="float16").state_dict()
+    for given in (np.float16, np.dtype("float16"), torch.float16):
+        assert load(spoken, dtype=given).state_dict() == plain
+    for given in (np.int16, torch.bfloat16, "bfloat16"):
+        with pytest.raises(InputError) as error:
+            load(spoken, dtype=given)
+        assert error.value.kind == "dtype"
+
+
 # What is drawn --------------------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +197,7 @@ def test_ranks_share_nothing_and_miss_nothing(spoken: Spoken, world: int) -> Non
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("threads", [0, 1, 4])
+@pytest.mark.parametrize("threads", [0, 1, 2, 3, 4])
 def test_resume_at_any_step_equals_the_uninterrupted_run(spoken: Spoken, world: int, threads: int) -> None:
     def stream(loader: SpeechLoader, state: dict | None = None) -> list[list[int]]:
         if state is not None:
