@@ -10,9 +10,9 @@ PIP := $(RUN) -m pip --disable-pip-version-check install --quiet -c constraints.
 help:
 	@echo "make demo    build a small corpus, prepare, check, mirror and read it, and train on it"
 	@echo "make test    all tests"
-	@echo "make bench   the ratios of bench/"
+	@echo "make bench   the ratios of bench/, and the comparison with all peers: bench/RESULTS.md"
 	@echo "make lint    ruff and pyright"
-	@echo "make clean   remove .venv and what demo made"
+	@echo "make clean   remove .venv, .venv-peers and what demo made"
 
 demo: $(VENV)/demo.stamp
 	$(RUN) -m examples.demo
@@ -20,15 +20,16 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	$(RUN) -m pytest -q
 
-bench: $(VENV)/test.stamp
-	@missed=0; for part in packs corpora loader; do echo "bench.$$part"; $(RUN) -m bench.$$part || missed=1; done; exit $$missed
+bench: $(VENV)/bench.stamp
+	@missed=0; for part in bench bench.packs bench.corpora bench.loader bench.mixture; do \
+		echo "$$part"; $(RUN) -m $$part || missed=1; done; exit $$missed
 
 lint: $(VENV)/lint.stamp
 	$(RUN) -m ruff check .
 	$(RUN) -m pyright --pythonpath $(RUN)
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .venv-peers demo
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v[:2] <= (3, 13) else \
@@ -43,6 +44,10 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(RUN)
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(RUN)
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
 	$(PIP) -e '.[test]'
+	@touch $@
+
+$(VENV)/bench.stamp: $(VENV)/test.stamp
+	$(PIP) -e '.[bench]'
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp

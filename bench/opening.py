@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import asdstore
-
 
 def dictionaries(pack: str) -> list[list[dict]]:
     """What a reader without an index of its own does: every index.json into dictionaries."""
@@ -40,4 +38,6 @@ def measure(work: Callable[[str], object], pack: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    import asdstore
+
     print(json.dumps(measure({"json": dictionaries, "open": asdstore.open}[sys.argv[1]], sys.argv[2])))
