@@ -22,8 +22,8 @@ import numpy as np
 
 from bench.ratios import Ratio, in_turn, run_parts
 
-ROUNDS = 5
-CLIPS = 400  # in "ingest", three times as many in "workers"
+ROUNDS = 3
+CLIPS = 800  # in "ingest", twice as many in "workers"
 UTTERANCES, FILES = 1_000_000, 100  # in "open"
 
 
@@ -96,7 +96,7 @@ def _ingest(folder: Path) -> Iterator[Ratio]:
 
 
 def _workers(folder: Path) -> Iterator[Ratio]:
-    path = source(folder, 3 * CLIPS)
+    path = source(folder, 2 * CLIPS)
     small = ("--rows-per-file", 60)
     two, one = in_turn(lambda n: prepare(path, folder / "set", *small, "--workers", 2),
                        lambda n: prepare(path, folder / "set", *small), 3)

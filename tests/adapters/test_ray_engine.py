@@ -174,3 +174,31 @@ def test_faults_of_a_corpus_on_the_cluster(clip_tree: Any, nodes: Any) -> None:
     clip_tree.wav("video_0_0:1").write_bytes(b"no sound")
     code, out, _ = clip_tree.prepare("--engine", "ray", "--address", nodes.address, "--json")
     assert code == 1 and json.loads(out)["faults"][0]["kind"] == "audio-corrupt" and not clip_tree.pack.exists()
+
+
+# ---- Ray Data, as the document uses it: the tools are functions of Arrow tables
+
+def test_the_pipeline_of_the_document(speech: Any, nodes: Any) -> None:
+    import pyarrow as pa
+
+    rows = [{"sentence": row["text"], "audio": row["audio"]} for row in speech.rows(7)]
+    rows[3]["audio"] = {"bytes": b"garbage", "path": "x.wav"}
+
+    def process(batch: Any) -> Any:
+        from adapters.speech import AudioTableProcessor, map_to_target_schema, text_normalize
+
+        texts = [text_normalize(text, iso_code="en") for text in batch["sentence"].to_pylist()]
+        batch = AudioTableProcessor()(batch.append_column("text", [texts]))
+        return map_to_target_schema(batch, split="train", corpus="common_voice", language="eng_Latn")
+
+    ray.init(nodes.address, log_to_driver=False, logging_level="error")
+    try:
+        dataset = ray.data.from_arrow(pa.Table.from_pylist(rows)).map_batches(process, batch_format="pyarrow", batch_size=100)
+        dataset.write_parquet(str(speech.root / "set/version=0"), partition_cols=["corpus", "split", "language"],
+                              row_group_size=100)
+    finally:
+        ray.shutdown()
+    found = speech.open()
+    assert [one.text for one in found] == [f"clip {letter}" for letter in "abcefg"]
+    assert {(one.corpus, one.split, one.language) for one in found} == {("common_voice", "train", "eng_Latn")}
+    assert all(len(one.audio) == one.audio_size for one in found)
