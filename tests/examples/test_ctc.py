@@ -37,3 +37,9 @@ def test_texts_that_are_wrong_are_counted(capsys: pytest.CaptureFixture[str], mo
     assert ctc.main(["--steps", "1"]) == 1
     out = capsys.readouterr().out
     assert out.count("0 of 1 texts without a mistake") == 2 and "'hello' -> " in out
+
+
+def test_it_learns_the_real_clips(shared: Path, tmp_path: Path) -> None:
+    _, pack = ctc.prepared(shared / "data" / "speech", tmp_path)
+    learned = ctc.train(pack, steps=300, report=0)
+    assert learned.right == len(learned.said) == 11, learned.said
