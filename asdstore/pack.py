@@ -53,9 +53,9 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     if verify not in ("fast", "deep"):
         raise ValueError(f"verify: expected 'fast' or 'deep', found {verify!r}")
     roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    if len(roots) == 1 and is_set(roots[0]):
+    if roots and all(map(is_set, roots)):
         from asdstore.formats.parquet import open_parquet
-        return open_parquet(roots[0])  # type: ignore[return-value]  # a sequence with the same face, of utterances
+        return open_parquet(roots)  # type: ignore[return-value]  # a sequence with the same face, of utterances
     if len(roots) == 1 and kind_of(roots[0]) and not os.path.isdir(roots[0]):
         return open_source(roots[0])  # type: ignore[return-value]  # the same, of utterances of frame features
     if not roots:

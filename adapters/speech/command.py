@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ def presets() -> dict[str, Preset]:
 
 def run(options: argparse.Namespace, say_faults: SayFaults) -> int:
     """Prepare a corpus, a pack of it, or both. Returns the exit code."""
+    sources.require_arrow()
     told: dict[str, Any] = {}
     if options.output or not (options.pack is not None and options.input):
         code = _parquet(options, say_faults, told)
@@ -68,7 +70,8 @@ def _parquet(options: argparse.Namespace, say_faults: SayFaults, told: dict[str,
         from adapters.speech import hub
 
         name = options.hub or (preset.hub if preset else "")
-        plan = hub.plan(_hub(options, preset, name), settings, options.rows_per_file, options.workers or 1)
+        waiting = options.workers or (os.cpu_count() or 1 if options.engine == "ray" else 1)
+        plan = hub.plan(_hub(options, preset, name), settings, options.rows_per_file, waiting)
         total = 0
     report = _written(version, plan, total, options)
     told |= report

@@ -171,14 +171,20 @@ def _column(name: str, wanted: str, piece: Piece, columns: list[str]) -> str:
 
 # ---- Arrow
 
-@contextmanager
-def arrow_errors(path: Path | str) -> Iterator[None]:
-    """Names the file in what Arrow raises: InputError "parquet"; DependencyError where it is not installed."""
+def require_arrow() -> None:
+    """Raises DependencyError where Arrow is not installed."""
     try:
-        import pyarrow as pa
+        import pyarrow  # noqa: F401
     except ImportError as why:
         raise DependencyError("dependency", expected="the package pyarrow", found=str(why),
                               cure="pip install 'asdstore[speech]'") from why
+
+
+@contextmanager
+def arrow_errors(path: Path | str) -> Iterator[None]:
+    """Names the file in what Arrow raises: InputError "parquet"."""
+    import pyarrow as pa
+
     try:
         yield
     except (pa.ArrowException, OSError) as why:

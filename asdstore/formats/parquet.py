@@ -16,14 +16,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from asdstore.errors import DependencyError, FormatError, InputError, MissingError, StoreError
+from asdstore.errors import FormatError, InputError, StoreError
 from asdstore.formats import parquet_set
+from asdstore.formats.arrow import check_partition, check_schema, octets, opened, strings
 from asdstore.formats.parquet_set import KEYS, Found, Part
 from asdstore.storage import map_file
 from spec.layout import SAMPLE_RATE
@@ -89,13 +89,14 @@ class Utterance(NamedTuple):
         return full_scale16(decode_bytes(self.audio_bytes, file=os.path.join(self.set.root, part.name), sample_id=name).samples)
 
 
-def open_parquet(path: str | os.PathLike[str]) -> ParquetSet:
-    """Open a Parquet set: a dataset's root, one version of it, or a folder of its partitions.
+def open_parquet(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ParquetSet:
+    """Open a Parquet set: a dataset's root, one version of it, or a folder of its partitions; or several as one.
 
     Raises: MissingError "missing"; FormatError "parquet" (not such a file, or cut short), "schema", "partition", "version",
     "manifest", "size"; DependencyError without pyarrow.
     """
-    return ParquetSet(parquet_set.find(path))
+    roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    return ParquetSet([parquet_set.find(root) for root in roots])
 
 
 class _Index(NamedTuple):
@@ -108,8 +109,9 @@ class _Index(NamedTuple):
 class ParquetSet(Sequence[Utterance]):
     """Utterances in the order of file names and rows. Made by `open_parquet`; pickles as its path and opens again."""
 
-    def __init__(self, found: Found):
-        self.root, self.parts, self.manifests = found.root, found.parts, found.manifests
+    def __init__(self, sets: Sequence[Found]):
+        self.paths = tuple(one.root for one in sets)
+        self.root, self.parts, self.manifests = parquet_set.joined(sets)
         with ThreadPoolExecutor(THREADS) as pool:
             read = list(pool.map(self._read_index, self.parts))
         self.sizes = np.concatenate([np.empty(0, np.int64), *(one.sizes for one in read)])  # int64 [rows] of audio_size
@@ -163,7 +165,7 @@ class ParquetSet(Sequence[Utterance]):
     @cached_property
     def texts(self) -> Strings:
         """The text of every row of the whole set, "" for null."""
-        return Strings.concat([Strings.empty(0), *(_strings(self._table(part, "text")["text"]) for part in self.parts)])
+        return Strings.concat([Strings.empty(0), *(strings(self._table(part, "text")["text"]) for part in self.parts)])
 
     @cached_property
     def ids(self) -> Strings:
@@ -276,7 +278,7 @@ class ParquetSet(Sequence[Utterance]):
         found = [Strings.empty(0)]
         for number, part in enumerate(self.parts):
             if part.rows_bytes >= 0:
-                found.append(_strings(self._companion(part, column)[column]))
+                found.append(strings(self._companion(part, column)[column]))
             else:
                 rows = int(self.first[number + 1] - self.first[number])
                 names = [f"{part.name}:{row}" for row in range(rows)] if column == "id" else [""] * rows
@@ -296,10 +298,10 @@ class ParquetSet(Sequence[Utterance]):
         return found
 
     def __reduce__(self):
-        return _reopen, (self.root, self.digest, self.rows)
+        return _reopen, (self.paths, self.digest, self.rows)
 
     def __repr__(self) -> str:
-        return f"ParquetSet({self.root!r}, {len(self)} utterances in {len(self.parts)} files)"
+        return f"ParquetSet({', '.join(self.paths)!r}, {len(self)} utterances in {len(self.parts)} files)"
 
 
 class Columns(Mapping):
@@ -328,70 +330,6 @@ class Columns(Mapping):
         return len(self.NAMES)
 
 
-@contextmanager
-def opened(path: str) -> Iterator[Any]:
-    """A pyarrow ParquetFile. Raises FormatError "parquet" for what Arrow raises in the block; MissingError; DependencyError."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as why:
-        raise DependencyError("dependency", expected="the package pyarrow", found=str(why),
-                              cure="pip install 'asdstore[speech]'") from why
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except FileNotFoundError as why:
-        raise MissingError("missing", file=path, expected="the file", found="none") from why
-    except (pa.ArrowException, OSError) as why:
-        raise FormatError("parquet", file=path, expected="a whole Parquet file", found=str(why)[:200],
-                          cure="It was cut short or is another file: restore it.") from why
-
-
-def octets(cell: Any) -> bytes:
-    """The bytes of a cell of audio_bytes, none for null."""
-    if not cell.is_valid:
-        return b""
-    return cell.values.to_numpy().tobytes() if hasattr(cell, "values") else cell.as_py()
-
-
-def check_schema(schema: Any, part: Part) -> None:
-    """Raises FormatError "schema" where a column of the format is missing or of another type."""
-    import pyarrow.types as types
-
-    def of_bytes(kind: Any) -> bool:
-        listed = types.is_list(kind) or types.is_large_list(kind)
-        return types.is_int8(kind.value_type) if listed else types.is_binary(kind) or types.is_large_binary(kind)
-
-    wanted = {"text": (lambda kind: types.is_string(kind) or types.is_large_string(kind), "string"),
-              "audio_bytes": (of_bytes, "list<int8>"), "audio_size": (types.is_int64, "int64")}
-    for name, (fits, says) in wanted.items():
-        found = schema.field(name).type if schema.get_field_index(name) >= 0 else None
-        if found is None or not fits(found):
-            raise FormatError("schema", file=part.name, expected=f"{name}: {says}", found=str(found or "no such column"))
-
-
-def check_partition(column: Any, key: str, part: Part) -> None:
-    """Raises FormatError "partition" where a column says another corpus, split or language than the path."""
-    values = column.unique().to_pylist()
-    if values not in ([], [getattr(part, key)]):
-        found = next(value for value in values if value != getattr(part, key))
-        raise FormatError("partition", file=part.name, expected=f"{key} {getattr(part, key)!r}, as the path says",
-                          found=repr(found)[:80], cure="Move the rows to the partition that they belong to.")
-
-
-def _strings(column: Any) -> Strings:
-    """An Arrow text column as Strings, null as ""."""
-    import pyarrow as pa
-
-    parts = []
-    for chunk in column.fill_null("").cast(pa.large_string()).chunks:
-        _, offsets, data = chunk.buffers()
-        ends = np.frombuffer(offsets, np.int64)[chunk.offset:chunk.offset + len(chunk) + 1]
-        blob = np.frombuffer(data or b"", np.uint8)[ends[0]:ends[-1]]
-        parts.append(Strings(blob, ends - ends[0]))
-    return Strings.concat([Strings.empty(0), *parts])
-
-
 def _weight(key: tuple, held: Any) -> int:
     """Bytes that something held counts for; of a mapped file those of its tables, for its pages are the system's."""
     if key[0] == "file":
@@ -399,9 +337,9 @@ def _weight(key: tuple, held: Any) -> int:
     return held.nbytes if hasattr(held, "nbytes") else sum(part.nbytes for part in held)
 
 
-def _reopen(root: str, digest: str, rows: np.ndarray | range) -> ParquetSet:
-    found = open_parquet(root)._of(rows)
+def _reopen(paths: tuple[str, ...], digest: str, rows: np.ndarray | range) -> ParquetSet:
+    found = open_parquet(paths)._of(rows)
     if found.digest != digest:
-        raise StoreError("stale", file=root, expected=f"the set {digest[:12]} that was pickled", found=found.digest[:12],
-                         cure="Open the new set and start again.")
+        raise StoreError("stale", file=", ".join(paths), found=found.digest[:12],
+                         expected=f"the set {digest[:12]} that was pickled", cure="Open the new set and start again.")
     return found

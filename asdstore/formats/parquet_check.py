@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asdstore.errors import AsdError, Fault
-from asdstore.formats.parquet import check_partition, check_schema, octets, opened
+from asdstore.formats.arrow import check_partition, check_schema, octets, opened
 from asdstore.formats.parquet_set import COLUMNS, GROUP_ROWS, KEYS, MANIFEST, ROW_COLUMNS, Found, Part, find
 from spec.layout import SAMPLE_RATE
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -112,6 +112,17 @@ def find(path: str | os.PathLike[str], faults: list[Fault] | None = None) -> Fou
     if not (parts or manifests or faults):
         raise MissingError("missing", file=path, expected="Parquet files below corpus=…/split=…/language=…", found="none")
     return Found(root, tuple(sorted(parts)), manifests)
+
+
+def joined(sets: Sequence[Found]) -> Found:
+    """Several sets as one, their parts in the order of the sets; names become relative to the folder that holds them all."""
+    if len(sets) == 1:
+        return sets[0]
+    root = os.path.commonpath([one.root for one in sets])
+    inside = [os.path.relpath(one.root, root).replace(os.sep, "/") for one in sets]
+    both = list(zip(inside, sets, strict=True))
+    parts = tuple(part._replace(name=f"{folder}/{part.name}") for folder, one in both for part in one.parts)
+    return Found(root, parts, {f"{folder}/{name}": said for folder, one in both for name, said in one.manifests.items()})
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -465,6 +465,38 @@ if __name__ == "__main__":
     assert digests(speech.root / "set") == digests(speech.root / "whole")
 
 
+def test_memory_does_not_grow_with_the_corpus(speech: Any) -> None:
+    def peak(name: str, rows: int) -> int:
+        """Kilobytes of a process that prepares so many clips of 0.7 MB."""
+        wave = np.random.default_rng(0).normal(0, 0.1, 350_000)
+        file = io.BytesIO()
+        soundfile.write(file, wave, 16000, format="WAV")
+        clips = [file.getvalue()[:-n - 1] + bytes(n + 1) for n in range(rows)]
+        source = speech.parquet(f"{name}.parquet", [{"audio": {"bytes": clip, "path": None}, "text": "a"} for clip in clips], 10)
+        code = f"""
+from adapters import prepare
+assert prepare.main({['speech', '--input', str(source), *ENGLISH, '--corpus', 'x', '--output', str(speech.root / name),
+                     '--shuffle-window', '50']!r}) == 0
+print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])
+"""
+        return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120,
+                                  env=os.environ | {"PYTHONPATH": str(REPOSITORY)}).stdout.split()[-1])
+
+    assert peak("large", 200) < peak("small", 20) + 40_000  # 140 MB beside 14
+
+
+def test_without_arrow_the_package_is_named(speech: Any) -> None:
+    code = f"""
+import sys
+sys.modules["pyarrow"] = None
+from adapters import prepare
+sys.exit(prepare.main({['speech', '--input', 'x', '--corpus', 'x', '--output', str(speech.root / 'set')]!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"PYTHONPATH": str(REPOSITORY)})
+    assert done.returncode == 1 and "pip install 'asdstore[speech]'" in done.stderr
+
+
 def test_two_writers_of_one_corpus(speech: Any) -> None:
     from asdstore import files
 

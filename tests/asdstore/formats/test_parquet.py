@@ -101,6 +101,14 @@ def test_any_folder_of_a_set_can_be_opened(ours: Any) -> None:
         assert len(found) == rows and {one.corpus for one in found} == {"tones"}
 
 
+def test_several_sets_as_one(ours: Any) -> None:
+    ours.report("--input", ours.root / "a.parquet", "--split", "test", output="other/place", corpus="more")
+    found: Any = asdstore.open([ours.root / "other/place", ours.root / "set"])
+    assert len(found) == 60 and [found[n].corpus for n in (0, 29, 30, 59)] == ["more", "more", "tones", "tones"]
+    assert found[40].audio_bytes == ours.open()[10].audio_bytes and found[3].id == ours.open("other/place")[3].id
+    assert [one.corpus for one in pickle.loads(pickle.dumps(found[::30]))] == ["more", "tones"]
+
+
 def test_what_a_manifest_does_not_name_is_not_read(ours: Any) -> None:
     foreign(ours, "split=train/language=deu_Latn/part-99999.parquet", corpus="tones")
     (ours.root / "set/version=0/.corpus=other.partial/split=x").mkdir(parents=True)
