@@ -190,5 +190,5 @@ def layer_norm(sound: np.ndarray, level: tuple[float, float] | None, out: np.nda
         return
     if full != 1:
         sound = sound * np.float32(1 / full)
-    np.subtract(sound, sound.mean(dtype=np.float64).astype(np.float32), out=out)
+    np.subtract(sound, sound.mean() if len(sound) else 0, out=out)
     out *= np.float32(1 / np.sqrt(float(np.dot(out, out)) / len(out) + _EPSILON)) if len(out) else 1
