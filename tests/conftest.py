@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,15 @@ import pytest
 from asdstore.records import Media, Record
 from asdstore.writer import write_pack
 from spec.layout import ASD, FACE_SHAPE
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules that speak of JAX or Ray come last: both start threads in this process, after which it must not fork."""
+    texts: dict[Path, bool] = {}
+    for item in items:
+        if item.path not in texts:
+            texts[item.path] = bool(re.search(r"\b(jax|ray)\b", item.path.read_text(encoding="utf-8")))
+    items.sort(key=lambda item: texts[item.path])
 
 
 @pytest.fixture(scope="session")
