@@ -472,7 +472,8 @@ def test_memory_does_not_grow_with_the_corpus(speech: Any) -> None:
         file = io.BytesIO()
         soundfile.write(file, wave, 16000, format="WAV")
         clips = [file.getvalue()[:-n - 1] + bytes(n + 1) for n in range(rows)]
-        source = speech.parquet(f"{name}.parquet", [{"audio": {"bytes": clip, "path": None}, "text": "a"} for clip in clips], 10)
+        listed = [{"audio": {"bytes": clip, "path": None}, "text": "a"} for clip in clips]
+        source = speech.parquet(f"{name}.parquet", listed, group=10)
         code = f"""
 from adapters import prepare
 assert prepare.main({['speech', '--input', str(source), *ENGLISH, '--corpus', 'x', '--output', str(speech.root / name),
