@@ -6,6 +6,7 @@ and the target under the same paths, and have this package installed.
 """
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import time
@@ -60,7 +61,7 @@ def _ray() -> Any:
 
 
 def _start(ray: Any, workers: int | None, address: str) -> None:
-    quiet = {"log_to_driver": False, "logging_level": "error"}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     host, _, port = address.rpartition(":")
     try:
         if host and port.isdecimal():

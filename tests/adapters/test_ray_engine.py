@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
@@ -191,7 +192,7 @@ def test_the_pipeline_of_the_document(speech: Any, nodes: Any) -> None:
         batch = AudioTableProcessor()(batch.append_column("text", [texts]))
         return map_to_target_schema(batch, split="train", corpus="common_voice", language="eng_Latn")
 
-    ray.init(nodes.address, log_to_driver=False, logging_level="error")
+    ray.init(nodes.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         dataset = ray.data.from_arrow(pa.Table.from_pylist(rows)).map_batches(process, batch_format="pyarrow", batch_size=100)
         dataset.write_parquet(str(speech.root / "set/version=0"), partition_cols=["corpus", "split", "language"],
