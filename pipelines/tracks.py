@@ -76,8 +76,9 @@ class Tracks:
 
     def named(self, track: int) -> tuple[str, str]:
         """Sample id and recording of a track; the latter "" where it is not known."""
-        found = self.packs[self.pack[track]][int(self.position[track])]
-        return found.id, found.recording or ""
+        pack = self.packs[self.pack[track]]
+        row = pack.rows[self.position[track]]
+        return pack.all.texts("sample_id")[row], pack.recordings[row]
 
     def sample_id(self, track: int) -> str:
         """The id of a track."""
