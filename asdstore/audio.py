@@ -147,7 +147,7 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
         for block in source.blocks(start, stop):
             clipped += _clamp(block, fail, start + read)
             read += len(block)
-            yield block[:, 0] if block.shape[1] == 1 else block.mean(axis=1, dtype=np.float32)
+            yield _mean(block)
 
     if source.rate == rate:
         samples, backend = _gathered(mono()), source.backend
@@ -157,6 +157,20 @@ def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | No
         samples = _gathered(_resampled(mono(), stream, source.rate, rate))
         backend = f"{source.backend} / soxr {soxr.__version__} HQ"
     return Decoded(samples, source.rate, read, source.channels, clipped, source.header_samples, backend)
+
+
+def _mean(block: Floats) -> Floats:
+    """`block.mean(axis=1)` in float32, to the last bit, column by column: ten times as fast for a few channels."""
+    channels = block.shape[1]
+    if channels == 1:
+        return block[:, 0]
+    if channels > 7:  # numpy adds more than these in another order
+        return block.mean(axis=1, dtype=np.float32)
+    total = block[:, 0] + block[:, 1]
+    for channel in range(2, channels):
+        total += block[:, channel]
+    total /= np.float32(channels)
+    return total
 
 
 def _clamp(block: Floats, fail: Fail, at: int) -> int:

@@ -499,3 +499,9 @@ def test_bytes_that_are_no_audio_say_where_they_are_from():
     with pytest.raises(InputError, match="a.parquet") as error:
         decode_bytes(b"not audio", file="a.parquet", sample_id="row 7")
     assert error.value.kind == "audio-corrupt" and error.value.fault.sample_id == "row 7"
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 7, 8, 11])
+def test_channels_are_averaged_as_numpy_does_it(channels):
+    block = np.random.default_rng(channels).normal(0, 0.3, (4001, channels)).astype(np.float32)
+    assert np.array_equal(audio._mean(block), block.mean(axis=1, dtype=np.float32))
