@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from asdstore.mirror import mirror
     from asdstore.pack import Pack, Track
     from asdstore.pack import open_pack as open
+    from asdstore.stats import compute_stats
     from asdstore.writer import write_pack
 
 _HOME = {"open": ("asdstore.pack", "open_pack"), "Pack": ("asdstore.pack", "Pack"), "Track": ("asdstore.pack", "Track"),
-         "write_pack": ("asdstore.writer", "write_pack"), "errors": ("asdstore.errors", "")}
+         "compute_stats": ("asdstore.stats", "compute_stats"), "write_pack": ("asdstore.writer", "write_pack"),
+         "errors": ("asdstore.errors", "")}
 _VERBS = ("check", "mirror")  # modules that are commands too, and are called by their own name: asdstore.mirror(pack)
 
 
@@ -39,4 +41,4 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-__all__ = ["Pack", "Track", "check", "errors", "mirror", "open", "write_pack"]
+__all__ = ["Pack", "Track", "check", "compute_stats", "errors", "mirror", "open", "write_pack"]

@@ -37,7 +37,7 @@ class Share(NamedTuple):
 def compute_stats(of: Any, output: str | os.PathLike[str] | None = None, per_split: bool = False) -> list[Share]:
     """The shares of a Parquet set or speech pack (a path, or one that is open), sorted; written to `output` as TSV if given.
 
-    >>> compute_stats("all_asr/version=0", "language_distribution_0.tsv")                            # doctest: +SKIP
+    >>> asdstore.compute_stats("all_asr/version=0", "language_distribution_0.tsv")                            # doctest: +SKIP
     """
     import asdstore
 

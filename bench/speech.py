@@ -16,7 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ import numpy as np
 from bench.ratios import Ratio, in_turn, run_parts
 
 ROUNDS = 3
-CLIPS = 800  # in "ingest", twice as many in "workers"
+CLIPS = 800  # in "ingest", five times as many in "workers", so that starting processes is little beside it
 UTTERANCES, FILES = 1_000_000, 100  # in "open"
 
 
@@ -72,32 +72,41 @@ def prepare(path: Path, target: Path, *options: object) -> None:
         raise RuntimeError(said.getvalue())
 
 
-def alone(path: Path) -> None:
-    """Every clip of the file decoded, mixed, resampled and encoded, and forgotten."""
+def alone(path: Path, convert: Callable[[bytes], object]) -> None:
+    """Every clip of the file converted and forgotten."""
     import pyarrow.parquet as pq
-    import soundfile
-    import soxr
 
     for batch in pq.ParquetFile(path).iter_batches(16, columns=["audio"]):
         for clip in batch.column("audio").to_pylist():
-            wave, rate = soundfile.read(io.BytesIO(clip["bytes"]), dtype="float32", always_2d=True)
-            mono = wave.mean(axis=1, dtype=np.float32)
-            if rate != 16000:
-                mono = soxr.resample(mono, rate, 16000)
-            soundfile.write(io.BytesIO(), mono, 16000, format="FLAC", subtype="PCM_16")
+            convert(clip["bytes"])
+
+
+def by_hand(clip: bytes) -> None:
+    """Decoded, mixed, resampled and encoded as one writes it down."""
+    import soundfile
+    import soxr
+
+    wave, rate = soundfile.read(io.BytesIO(clip), dtype="float32", always_2d=True)
+    mono = wave.mean(axis=1, dtype=np.float32)
+    if rate != 16000:
+        mono = soxr.resample(mono, rate, 16000)
+    soundfile.write(io.BytesIO(), mono, 16000, format="FLAC", subtype="PCM_16")
 
 
 def _ingest(folder: Path) -> Iterator[Ratio]:
+    from adapters.speech.audio import recode
+
     path = source(folder, CLIPS)
-    ours, other = in_turn(lambda n: prepare(path, folder / "set"), lambda n: alone(path), ROUNDS)
-    yield Ratio("ingestion / decode, resample, FLAC alone", ours, other, "s", 1 / 0.8)
+    for name, convert in (("by hand", by_hand), ("by the same functions", recode)):
+        ours, other = in_turn(lambda n: prepare(path, folder / "set"), lambda n, convert=convert: alone(path, convert), ROUNDS)
+        yield Ratio(f"ingestion / decode, resample, FLAC {name}", ours, other, "s", 1 / 0.8)
     ours, plain = in_turn(lambda n: prepare(path, folder / "set", "--shuffle-window", 200),
                           lambda n: prepare(path, folder / "set"), ROUNDS)
     yield Ratio("shuffled / in order", ours, plain, "s", None)
 
 
 def _workers(folder: Path) -> Iterator[Ratio]:
-    path = source(folder, 2 * CLIPS)
+    path = source(folder, 5 * CLIPS)
     small = ("--rows-per-file", 60)
     two, one = in_turn(lambda n: prepare(path, folder / "set", *small, "--workers", 2),
                        lambda n: prepare(path, folder / "set", *small), 3)
