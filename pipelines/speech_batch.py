@@ -51,6 +51,11 @@ class Reading(NamedTuple):
             self.spec_augment.check(BANDS if self.features == "log_mel" else 201)
         return self
 
+    @property
+    def pad_id(self) -> int:
+        """What stands beyond the tokens of an utterance."""
+        return getattr(self.tokenizer, "pad_id", 0)
+
     def tokens(self, text: str) -> np.ndarray:
         """int64 [tokens]."""
         assert self.tokenizer is not None
@@ -118,20 +123,28 @@ def _targets(texts: np.ndarray, valid: np.ndarray, reading: Reading, fixed: bool
         return {}
     tokens = [reading.tokens(str(text)) if good else np.empty(0, np.int64) for text, good in zip(texts, valid, strict=True)]
     longest = max(map(len, tokens), default=0)
-    width = 1 << max(longest - 1, 0).bit_length() if fixed else longest
-    found = np.full((len(tokens), width), getattr(reading.tokenizer, "pad_id", 0), np.int64)
+    found = np.full((len(tokens), token_width(longest, fixed)), reading.pad_id, np.int64)
     for row, one in zip(found, tokens, strict=True):
         row[:len(one)] = one
     return {"target_seqs": found, "target_seq_lens": np.array([len(one) for one in tokens], np.int64)}
+
+
+def token_width(longest: int, fixed: bool) -> int:
+    """Columns of target_seqs for so many tokens."""
+    return 1 << max(longest - 1, 0).bit_length() if fixed else longest
+
+
+def source_width(samples: int, reading: Reading) -> int:
+    """Columns of source_seqs for so many samples."""
+    return max(frame_count(samples), 1) if reading.features == "log_mel" else max(samples, 1)
 
 
 def _source(members: Sequence[tuple[np.ndarray | None, int]], keys: Sequence[Key | None], utterances: Utterances,
             reading: Reading, least: tuple[int, int], pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     """source_seqs and source_seq_lens, of sounds and their rows; `keys` where there are masks to draw."""
     rows, samples = least
-    samples = max([samples, 1, *(len(sound) for sound, _ in members if sound is not None)])
+    width = source_width(max([samples, *(len(sound) for sound, _ in members if sound is not None)]), reading)
     mel = reading.features == "log_mel"
-    width = max(frame_count(samples), 1) if mel else samples
     shape = (rows, width, BANDS) if mel else (rows, width)
     out = pool.arrays([("source_seqs", shape, np.dtype(reading.dtype))])["source_seqs"]
     lengths = np.zeros(rows, np.int64)

@@ -19,7 +19,7 @@ from pipelines.mixture_buckets import Buckets, as_batches, bucketed
 from pipelines.mixture_draws import Draws, Mixture
 from pipelines.recipe import Recipe
 from pipelines.shapes import choose, compose_shapes
-from pipelines.speech_batch import Place, Reading, make
+from pipelines.speech_batch import Place, Reading, make, source_width, token_width
 from pipelines.speech_corpus import Utterances
 from pipelines.tokenizers import Characters, SentencePiece
 from pipelines.transforms import described, stage
@@ -86,6 +86,14 @@ class Block(NamedTuple):
 
     draws: Draws
     batches: Batches
+
+
+class Extent(NamedTuple):
+    """Rows and columns of source_seqs, and columns of target_seqs."""
+
+    rows: int
+    width: int
+    tokens: int
 
 
 class SpeechRecipe(Recipe):
@@ -169,6 +177,26 @@ class SpeechRecipe(Recipe):
         offsets = self.block(epoch).batches.offsets
         last = len(offsets) - 1
         return int(offsets[min(stop, last)] - offsets[min(start, last)])
+
+    def extent(self, epoch: int, numbers: np.ndarray) -> Extent:
+        """Into what all batches of some numbers fit, whoever reads them: known from lengths and texts, without any audio."""
+        block = self.block(epoch)
+        rows, samples = int(block.batches.rows[numbers].max()), int(block.batches.frames[numbers].max())
+        longest = 0
+        if self.reading.tokenizer is not None:
+            members = np.concatenate([block.batches.members(number) for number in np.unique(numbers).tolist()])
+            longest = max(map(self._token_count, block.draws.rows[members].tolist()), default=0)
+        return Extent(rows, source_width(samples, self.reading), token_width(longest, bool(self._grid)))
+
+    def _token_count(self, row: int) -> int:
+        """Tokens of an utterance, which are made once."""
+        if self._token_counts[row] < 0:
+            self._token_counts[row] = len(self.reading.tokens(self.utterances.text(row)))
+        return int(self._token_counts[row])
+
+    @cached_property
+    def _token_counts(self) -> np.ndarray:
+        return np.full(len(self.utterances), -1, np.int32)
 
     def batch(self, epoch: int, number: int, pool: Any = None) -> dict[str, Any]:
         """One batch; see `pipelines.mixture`."""

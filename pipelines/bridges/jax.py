@@ -9,6 +9,7 @@ from asdstore.errors import InputError
 from pipelines.bridges import framework, plain
 from pipelines.loader import Loader
 from pipelines.recipe import Recipe
+from pipelines.speech_source import SpeechRecipe
 from pipelines.transforms import Transform, budget_batch, chain
 
 jax = framework("jax")
@@ -22,18 +23,43 @@ class JaxLoader(Loader):
 
     def finish(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
         batch = self.of.finish(self, batch, epoch, first)
-        if self.sharding is not None and type(self.recipe) is Recipe:
+        if self.sharding is not None and isinstance(self.recipe, SpeechRecipe):
+            batch = self._padded_speech(batch, epoch, first)
+        elif self.sharding is not None and type(self.recipe) is Recipe:
             batch = self._padded(batch, epoch, first)
         return {name: self._placed(value) for name, value in batch.items()}
+
+    def _members(self, epoch: int, first: int) -> np.ndarray:
+        """Which batches the ranks read in the step that starts with global batch `first`."""
+        members, count = np.arange(first, first + self.world), self.recipe.count(epoch)
+        return members % count if self.recipe.repeats(epoch) else np.minimum(members, count - 1)
+
+    def _rows(self, least: int) -> int:
+        """So many rows or a few more: as many for each device of this process."""
+        parts = parts_of(self.sharding) // self.world
+        return -(-least // parts) * parts
+
+    def _padded_speech(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
+        """The batch with the rows, samples and tokens of its step's largest."""
+        extent = self.recipe.extent(epoch, self._members(epoch, first))
+        wide = {"source_seqs": extent.width, "target_seqs": extent.tokens}
+        fills = {"draws": -1, "target_seqs": self.recipe.reading.pad_id}
+        if "target_seqs" in batch and batch["target_seqs"].shape[1] > extent.tokens:
+            raise InputError("tokenizer", file="to_jax", expected=f"at most {extent.tokens} tokens, as these texts had before",
+                             found=str(batch["target_seqs"].shape[1]), cure="Use a tokenizer that draws nothing at random.")
+        found = {}
+        for name, value in batch.items():
+            if isinstance(value, np.ndarray):
+                columns = (wide[name], *value.shape[2:]) if name in wide else value.shape[1:]
+                value = _grown(value, (self._rows(extent.rows), *columns), fills.get(name, 0))
+            found[name] = value
+        return found
 
     def _padded(self, batch: dict[str, Any], epoch: int, first: int) -> dict[str, Any]:
         """The batch with the rows and frames of its step's largest, as many rows for each device; the rest is not valid."""
         plan = self.recipe.plan(epoch)
-        members = np.arange(first, first + self.world)
-        last = len(plan.batches) - 1
-        members = members % (last + 1) if plan.repeat else np.minimum(members, last)
-        parts = parts_of(self.sharding) // self.world
-        rows = -(-int(plan.batches.rows[members].max()) // parts) * parts
+        members = self._members(epoch, first)
+        rows = self._rows(int(plan.batches.rows[members].max()))
         frames = int(plan.batches.frames[members].max())
         samples = plan.timeline.width(frames, plan.timeline.fps or float(plan.tracks.fps.min()))
         sounds = {read.name for read in plan.reads if read.stream == "audio"}
@@ -76,10 +102,11 @@ def to_jax(loader: Loader, shapes: int | None = 16, *, sharding: Any = None) -> 
 
     In a run of several processes, and wherever `sharding` is given, the batches of a step are one global array for each name:
     rows of rank 0 first, completed to equal shapes by rows and frames that are not `valid` and not `scored`. Texts are this
-    process's own.
+    process's own. Mixtures are completed likewise, to the tokens of the step's longest target: each process makes the tokens
+    of every text once, and a tokenizer must make as many of a text each time.
 
     Args:
-        loader: of `train`, `evaluate` or `build`; the result begins where it stands and then goes its own way.
+        loader: of `train`, `evaluate`, `mixture` or `build`; the result begins where it stands and then goes its own way.
         shapes: the bound, where batches are made for a budget and `train(shapes=...)` did not bound them yet. This makes
             another plan: a state of the unbounded one is refused. None leaves the plan alone.
         sharding: of the global arrays, cut along rows only; by default along all devices where there are several processes.
@@ -134,10 +161,11 @@ def _check(loader: Loader, sharding: Any, processes: int) -> None:
     if parts_of(sharding) % processes:
         raise InputError("sharding", file="to_jax", expected=f"rows in parts, as many for each of {processes} processes",
                          found=f"{parts_of(sharding)} parts")
-    if type(loader.recipe) is not Recipe and getattr(loader.recipe, "keep_last", True):
+    if type(loader.recipe) not in (Recipe, SpeechRecipe) and getattr(loader.recipe, "keep_last", True):
         raise InputError("loader", file="to_jax", expected="one that plans the shapes of all ranks' batches, or a constant one",
                          found=type(loader).__name__)
-    settings = _budget(loader)[1]
-    if settings.get("shapes") and settings["group"] % processes:
+    speech = isinstance(loader.recipe, SpeechRecipe)
+    settings = loader.recipe.batching._asdict() if speech else _budget(loader)[1]
+    if settings.get("shapes") and not settings.get("buckets") and settings["group"] % processes:
         raise InputError("group", file="to_jax", expected=f"a multiple of {processes}, so that a step has batches of one shape",
-                         found=str(settings["group"]), cure="Write train(..., group=...).")
+                         found=str(settings["group"]), cure=f"Write {'mixture' if speech else 'train'}(..., group=...).")

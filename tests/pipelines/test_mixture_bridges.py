@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import pipelines
 from asdstore.errors import InputError, StateError
 from pipelines.mixture_loader import SpeechLoader
+from tests.pipelines.launch import free_port, run_ranks
 from tests.pipelines.made_speech import Spoken, clips, write_foreign
 
 LETTERS = pipelines.Characters("abcdefghij")
@@ -85,6 +87,63 @@ def test_jax_with_few_shapes(spoken: Spoken) -> None:
         found.append(np.asarray(batch["draws"]).tolist())
     assert len({source for source, _ in shapes}) <= 3 and len(shapes) <= 6
     assert found == draws(load(spoken, shapes=3))
-    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("rows",))
-    with pytest.raises(InputError, match="shapes of all ranks"):
-        pipelines.to_jax(load(spoken, shapes=3), sharding=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows")))
+
+
+@pytest.mark.filterwarnings("ignore:.*could not be decoded")
+def test_two_jax_processes_share_global_arrays(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    from tests.pipelines import jax_speech_ranks as program
+
+    spoken = [clip._replace(text=clip.text * (8 if clip.number % 16 == 0 else 1)) for clip in clips()]  # a few long targets
+    world, source = 2, write_foreign(tmp_path / "set", spoken, broken={5: b"no sound"})
+    ranks = run_ranks("jax_speech_ranks.py", world, tmp_path / "ranks", source, free_port())
+    assert [found["refused"] for found in ranks] == ["group"] * world
+    for name in (*program.SETTINGS, "evaluate"):
+        assert ranks[0][name]["state"] == ranks[1][name]["state"]
+        loaders = [program.load(str(source), name, rank=rank, world=world) for rank in range(world)]
+        expected = [step for epoch in range(2) for step in zip(*(loader.at(epoch) for loader in loaders), strict=True)]
+        assert len(ranks[0][name]["steps"]) == len(ranks[1][name]["steps"]) == len(expected) > 2
+        seen, spread = set(), 0
+        for number, batches in enumerate(expected):
+            steps = [found[name]["steps"][number] for found in ranks]
+            assert steps[0]["shapes"] == steps[1]["shapes"] and steps[0]["sums"] == steps[1]["sums"]
+            assert steps[0]["sums"] == pytest.approx(speech_sums(batches), rel=1e-4)
+            shapes = steps[0]["shapes"]
+            rows, width = shapes["source_seqs"][:2]
+            most = max(batch["source_seqs"].shape[1] for batch in batches)
+            assert rows % 4 == 0 and {shape[0] for shape in shapes.values()} == {rows} and width >= most
+            spread += len({batch["target_seqs"].shape for batch in batches if "target_seqs" in batch}) > 1
+            for step, batch in zip(steps, batches, strict=True):  # a process holds the rows of its own rank
+                own = len(batch["draws"])
+                assert step["draws"][:own] == batch["draws"].tolist() and set(step["draws"][own:]) <= {-1}
+                assert step["texts"][:own] == batch["texts"].tolist() and step["in_step"] == batch["scored_in_step"]
+            seen.add(tuple(shapes["source_seqs"]))
+        assert len(seen) <= 3 or "shapes" not in program.SETTINGS.get(name, {})
+        assert spread or name == "no targets", "ranks whose targets differ in length are what this test is for"
+
+
+def speech_sums(batches: tuple[dict[str, Any], ...]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for batch in batches:
+        valid = batch["valid"]
+        source = np.abs(batch["source_seqs"].astype(np.float64)).reshape(len(valid), -1).sum(1)
+        parts = {"valid": valid, "draws": batch["draws"] * valid, "lengths": batch["source_seq_lens"] * valid,
+                 "source": source * valid}
+        if "target_seqs" in batch:
+            parts["targets"] = (batch["target_seqs"] * (batch["draws"] % 7 + 1)[:, None]).sum(1) * valid
+        totals = {name: totals.get(name, 0.0) + float(value.sum()) for name, value in parts.items()}
+    return totals
+
+
+def test_jax_refuses_a_tokenizer_that_samples(spoken: Spoken) -> None:
+    jax = pytest.importorskip("jax")
+    calls: list[str] = []
+
+    def more_each_time(text: str) -> list[int]:
+        calls.append(text)
+        return [1] * (len(calls) // 50 + 1)
+
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    loader = pipelines.to_jax(load(spoken, tokenizer=more_each_time, block=400, threads=0, prefetch=0), sharding=sharding)
+    with pytest.raises(InputError, match="as these texts had before"):
+        list(loader)
