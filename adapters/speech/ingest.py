@@ -139,15 +139,18 @@ def _digest(partitions: rows.Partitions, options: Options, rows_per_file: int) -
     """Of what decides the bytes of every part before anything is decoded."""
     found = hashlib.sha256(dump_json([*options, rows_per_file]))
     seen: dict[str, str] = {}
+    tables: set[str] = set()
     for key, spans in partitions.items():
         for piece, numbers in spans:
             if piece.path not in seen:
                 seen[piece.path] = fingerprint([os.path.abspath(piece.path)])
             found.update(dump_json([*key, os.path.abspath(piece.path), seen[piece.path], *piece.names, len(numbers)]))
             found.update(repr(numbers).encode() if isinstance(numbers, range) else numbers.astype("<i8").tobytes())
-            if piece.table is not None:
+            if piece.table is not None and piece.path not in tables:
+                tables.add(piece.path)
                 for batch in piece.table.to_batches():
                     found.update(dump_json(batch.to_pylist()))
+                    found.update(fingerprint(path or "" for path in batch.column(piece.names.audio).to_pylist()).encode())
     return found.hexdigest()
 
 

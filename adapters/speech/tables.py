@@ -16,7 +16,7 @@ from asdstore.errors import AsdError, InputError, MissingError
 from spec.document import parse_json
 
 ALIASES = {
-    "audio": ("audio", "audio_path", "audio_filepath", "path", "file", "file_name", "filename", "wav"),
+    "audio": ("audio", "audio_bytes", "audio_path", "audio_filepath", "path", "file", "file_name", "filename", "wav"),
     "text": ("text", "transcription", "raw_transcription", "transcript", "sentence"),
     "language": ("language", "lang", "locale"),
     "split": ("split", "subset"),

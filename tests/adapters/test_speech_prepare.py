@@ -192,6 +192,15 @@ def test_every_type_of_audio_column(speech: Any, kind: Any) -> None:
     assert speech.open()[0].audio_size == 4000
 
 
+def test_a_set_as_a_source(speech: Any) -> None:
+    speech.report("--input", speech.parquet("a.parquet", speech.rows(5)), *ENGLISH, "--rules", "none")
+    speech.report("--input", speech.root / "set/version=0/corpus=tones", output="again", corpus="tones")
+    one, other = speech.open(), speech.open("again")
+    assert texts(other) == [f"clip {letter}" for letter in "abcde"] and texts(one)[0] == "Clip a!"
+    assert all(np.array_equal(a.audio, b.audio) for a, b in zip(one, other, strict=True))
+    assert {(two.split, two.language) for two in other} == {("train", "eng_Latn")}
+
+
 def test_several_inputs_each_with_its_split(speech: Any) -> None:
     a, b = (speech.parquet(f"{name}.parquet", speech.rows(2, first)) for name, first in (("x", 0), ("y", 2)))
     speech.report("--input", f"train={a}", "--input", f"test={b}", "--language", "eng_Latn")
@@ -436,6 +445,25 @@ def test_a_run_that_was_stopped_goes_on(speech: Any, monkeypatch: pytest.MonkeyP
     speech.report(*arguments)
     assert done == [0, 1, 2, 3]  # what was finished was not done again
     assert digests(speech.root / "set") == digests(speech.root / "whole")
+
+
+def test_a_mended_source_is_read_again(speech: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adapters.speech import ingest as module
+
+    speech.root.mkdir()
+    for n in range(4):
+        (speech.root / f"{n}.wav").write_bytes(speech.tone(n) if n else b"broken")
+    (speech.root / "t.tsv").write_text("audio\ttext\n" + "".join(f"{n}.wav\tword {'abcd'[n]}\n" for n in range(4)))
+    arguments = ("--input", speech.root / "t.tsv", *ENGLISH, "--rows-per-file", 2)
+
+    def stop(*_: Any) -> None:
+        raise StoreError("io", file="x", expected="a disk", found="none")
+
+    monkeypatch.setattr(module, "_finish", stop)
+    assert speech.prepare(*arguments)[0] == 3
+    monkeypatch.undo()
+    (speech.root / "0.wav").write_bytes(speech.tone())
+    assert speech.report(*arguments)["utterances"] == 4
 
 
 def test_a_killed_worker_costs_its_part_only(speech: Any, tmp_path: Path) -> None:
