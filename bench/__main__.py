@@ -1,8 +1,8 @@
 """The comparison with all peers: `python -m bench [--size MB] [--only PEER ...] [--parts ...] [--quick]`, or `make bench`.
 
 One seeded corpus is written in every form, and the same work is done on each, every peer in processes of its own. What was
-measured goes to bench/results.json, and from there to bench/RESULTS.md and the charts; with --only or --parts the rest of
-results.json stays as it was. A peer that cannot be installed or fails is named with its reason.
+measured goes to bench/results.json, and from there to bench/RESULTS.md and the charts; with --only, --work or --parts the
+rest of results.json stays as it was. A peer that cannot be installed or fails is named with its reason.
 """
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -25,6 +24,7 @@ PEERS = ("asdstore_pack", "asdstore_int16", "memmap", "hdf5", "safetensors_file"
          "hf_datasets", "webdataset_tar", "mosaic_mds", "litdata_temporal", "lhotse_hdf5", "array_record_grain", "lance_file",
          "jpeg_wav")
 PARTS = ("peers", "growth", "writing")
+WORK = ("write", "read", "epoch", "open")  # W, R, E, O
 ENTRIES = 100_000  # that task O opens
 UNMADE = {"jpeg_wav": "100,000 folders of JPEGs", "lhotse_hdf5": "100,000 WAV files"}  # not written for task O
 RESULTS = HOME / "results.json"
@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", type=float, default=400, metavar="MB", help="of the corpus, 400")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=PEERS, metavar="PEER", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--work", nargs="+", choices=WORK, default=WORK, metavar="WORK", help=f"of {', '.join(WORK)}")
     parser.add_argument("--workers", nargs="+", type=int, default=[0, 2, 4, 8], help="counts of worker processes")
     parser.add_argument("--entries", type=int, default=ENTRIES, help="of the store that work O opens")
     parser.add_argument("--growth", nargs="+", type=int, default=[10**3, 10**4, 10**5, 10**6], metavar="TRACKS")
@@ -65,7 +66,8 @@ def _results(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if "peers" in options.parts:
         make_corpora(folder, options)
         for name in options.only:
-            results["peers"][name] = compare(name, folder, options)
+            before = results["peers"].get(name, {}) if options.work != WORK else {}
+            results["peers"][name] = before | compare(name, folder, options)
             save()
     if "growth" in options.parts:
         from bench.growth import growth
@@ -103,8 +105,8 @@ def make_corpora(folder: Path, options: argparse.Namespace) -> None:
         save_plan(folder / "plan.npz", asdstore_pack.plan_of(asdstore.open(folder / "pack")))
     if not (folder / "small.npz").is_file():
         count = np.arange(write_small(folder / "small", options.entries).count)
-        nothing = np.zeros(len(count), np.float32)
-        save_plan(folder / "small.npz", Plan(count, 0 * count, 0 * count + 1, np.append(count, len(count)), nothing, nothing + 1))
+        start, level = np.zeros_like(count), np.ones(len(count), np.float32)
+        save_plan(folder / "small.npz", Plan(count, start, start + 1, np.append(count, len(count)), level, level))
 
 
 def compare(name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -119,13 +121,14 @@ def compare(name: str, folder: Path, options: argparse.Namespace) -> dict[str, A
     if absent:
         return found | {"error": {"install": "; ".join(absent)}}
     store, corpus, plan = folder / "stores" / name, str(folder / "corpus"), str(folder / "plan.npz")
-    tasks: dict[str, tuple[list[str], dict[str, str]]] = {
-        "write": (["write", name, corpus, str(store), plan], {}), "read": (["read", name, corpus, str(store), plan], KEEPING)}
-    for workers in (w for w in options.workers if w in peer.WORKERS):
+    tasks: dict[str, tuple[list[str], dict[str, str]]] = {"write": (["write", name, corpus, str(store), plan], {})}
+    if "read" in options.work:
+        tasks["read"] = (["read", name, corpus, str(store), plan], KEEPING)
+    for workers in (w for w in options.workers if w in peer.WORKERS and "epoch" in options.work):
         tasks[f"epoch_{workers}"] = (["epoch", name, corpus, str(store), plan, str(workers)], {})
     if name in UNMADE:
         found["open"] = {"left_out": UNMADE[name]}
-    else:
+    elif "open" in options.work:
         small = folder / "stores" / f"{name}_small"
         if name.startswith("asdstore"):
             _sparse(small, options.entries)
@@ -140,7 +143,7 @@ def compare(name: str, folder: Path, options: argparse.Namespace) -> dict[str, A
             found.setdefault("error", {})[task] = result["error"]
         else:
             found["versions"] = result["versions"]
-            if task != "write_small":
+            if task.split("_")[0] in options.work and task != "write_small":
                 found[task] = result["found"]
         print(f"{name:<20}{task:<12}{result.get('error', 'done')}", file=sys.stderr, flush=True)
     shutil.rmtree(store, ignore_errors=True)
@@ -155,8 +158,7 @@ def _sparse(folder: Path, entries: int) -> None:
 
 
 def _run(python: Path, arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    """What `bench.measure` prints, or {"error": the last line of stderr}. The peer's process group ends with it."""
-    began = time.perf_counter()
+    """What `bench.measure` prints, or {"error": the last line of stderr}."""
     try:
         done = subprocess.run([str(python), "-m", "bench.measure", *arguments], capture_output=True, text=True, cwd=ROOT,
                               timeout=LIMIT, env={**os.environ, **environment})
@@ -166,7 +168,7 @@ def _run(python: Path, arguments: list[str], environment: dict[str, str]) -> dic
     if done.returncode or not lines:
         errors = [line for line in done.stderr.splitlines() if line.strip()]
         return {"error": (errors or [f"exit code {done.returncode}"])[-1][:300]}
-    return json.loads(lines[-1]) | {"took": time.perf_counter() - began}
+    return json.loads(lines[-1])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ WINDOW = 250
 WINDOWS = 2000
 BLOCK = 50  # windows between two turns
 SLOW = 2.0  # seconds after which a pass over the windows is cut short
-ROUNDS = 9
+ROUNDS = 9  # of work R
+EPOCHS = 60
 EPOCHS_FOR = 5.0  # seconds after which no further epoch is begun, beyond the third (and three times that, beyond the first)
 
 
@@ -108,23 +109,27 @@ def read(peer: Any, corpus: Corpus, plan: Plan, store: Path) -> dict[str, Any]:
 
     for window in windows[:25]:
         check_window(theirs(window), plain.window(*window))
-    for window in windows:
-        memcpy(window)
-    each = _timed(lambda: [theirs(window) for window in windows[:40]]) / 40
+    _each(memcpy, windows)  # both in the page cache, and mapped
+    _each(theirs, windows[:40])
+    each = _timed(lambda: _each(theirs, windows[:40])) / 40
     used = windows[:max(BLOCK, min(len(windows), int(SLOW / each) // BLOCK * BLOCK))]
-    for window in used:
-        theirs(window)
-    ways, times = [memcpy, memmap, theirs], [[], [], []]
-    for number in range(3 if each * len(used) > 1 else ROUNDS):
+    _each(theirs, used)
+    ways, times, draw = [memcpy, memmap, theirs], [[], [], []], np.random.default_rng(1)
+    began = time.perf_counter()
+    while len(times[0]) < 3 or len(times[0]) < ROUNDS and time.perf_counter() - began < EPOCHS_FOR:
         sums = [0.0, 0.0, 0.0]
         for block in range(0, len(used), BLOCK):
-            for turn in range(3):
-                which = (turn + block // BLOCK + number) % 3
-                sums[which] += _timed(lambda which=which, block=block: [ways[which](w) for w in used[block:block + BLOCK]])
+            for which in draw.permutation(3).tolist():
+                sums[which] += _timed(lambda way=ways[which], some=used[block:block + BLOCK]: _each(way, some))
         for total, into in zip(sums, times, strict=True):
             into.append(total)
     size = sum((b - a) * (corpus.faces[0].nbytes + 2 * SAMPLES + 1) for _, a, b in used)
     return {"windows": len(used), "bytes": size, "memcpy": times[0], "memmap": times[1], "peer": times[2]}
+
+
+def _each(way: Callable[[tuple[int, int, int]], object], windows: list[tuple[int, int, int]]) -> None:
+    for window in windows:
+        way(window)
 
 
 def draw_windows(corpus: Corpus) -> list[tuple[int, int, int]]:
@@ -155,7 +160,7 @@ def epoch(peer: Any, corpus: Corpus, plan: Plan, store: Path, workers: int) -> d
     copy()
     times: tuple[list[float], list[float]] = ([], [])
     began = time.perf_counter()
-    for number in range(ROUNDS):
+    for number in range(EPOCHS):
         if number >= 3 and time.perf_counter() - began > EPOCHS_FOR or number and time.perf_counter() - began > 3 * EPOCHS_FOR:
             break
         for which in ((0, 1), (1, 0))[number % 2]:

@@ -91,7 +91,8 @@ def _over(a: float | None, b: float | None) -> float | None:
 
 
 def _at_most(text: str, value: float | None, most: float) -> Target:
-    return Target(f"{text}: at most {most:.3g}", "-" if value is None else f"{value:.3g}", None if value is None else value <= most)
+    return Target(f"{text}: at most {most:.3g}", "-" if value is None else f"{value:.3g}",
+                  None if value is None else value <= most)
 
 
 def _at_least(text: str, value: float | None, least: float) -> Target:
@@ -132,13 +133,13 @@ def _pages(results: dict[str, Any]) -> Iterator[str]:
         yield from _growth(results["growth"])
     if written := results.get("writing"):
         yield f"\n## Writing from {written['pictures']:,} JPEGs and their WAVs\n"
-        yield from _table(["", "seconds"], [[name, f"{seconds:.2f}"] for name, seconds in written.items() if name != "pictures"])
+        yield from _table(["", "seconds"], [[name, f"{value:.2f}"] for name, value in written.items() if name != "pictures"])
         yield "\nDecoding and resizing: cv2.imread in grey and cv2.resize to 112 x 112 of the same pictures, kept nowhere."
 
 
 def _peers(peers: dict[str, Any]) -> Iterator[str]:
-    head = ["", "R / memcpy", "R time / memmap", *(f"E / memcpy, {w} workers" for w in WORKERS), "O seconds", "O MB", "W / np.save",
-            "disk / raw"]
+    head = ["", "R / memcpy", "R time / memmap", *(f"E / memcpy, {w} workers" for w in WORKERS), "O seconds", "O MB",
+            "W / np.save", "disk / raw"]
     order = sorted(peers.items(), key=lambda item: -(best_epoch(item[1]) or 0))
     yield from _table(head, [_row(name, peer) for name, peer in order])
 
@@ -186,8 +187,8 @@ def _growth(rows: list[dict[str, Any]]) -> Iterator[str]:
                      f"{(o['open'] + o['plan'] + o['first']) / j['seconds']:.2f}", f"{o['batch'] * 1e3:.2f}",
                      f"{j['bytes'] / 1e6:.0f}", f"{o['open_bytes'] / 1e6:.0f}", f"{o['all_bytes'] / 1e6:.0f}"])
     yield from _table(head, body)
-    yield ("\nPacks without pixels, true in every document. json.load is of the same `index.json` files. A later batch is one of "
-           "2048 frames whose pages are in the cache. MB are anonymous memory; the whole process has its libraries and the "
+    yield ("\nPacks without pixels, true in every document. json.load is of the same `index.json` files. A later batch is one "
+           "of 2048 frames whose pages are in the cache. MB are anonymous memory; the whole process has its libraries and the "
            "plan.\n\n![growth](growth.png)")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.peers import asdstore_pack
-from bench.peers.asdstore_pack import NPY, open, read, write  # noqa: F401
+from bench.peers.asdstore_pack import NPY, open, write  # noqa: F401
 from bench.peers.common import Plan, Sample
 
 VENV, PACKAGES = "own", asdstore_pack.PACKAGES

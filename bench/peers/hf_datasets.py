@@ -1,4 +1,4 @@
-"""HF datasets: a row is a frame, `with_format("arrow")`, slices and their buffers (the numpy format is several times slower)."""
+"""HF datasets: a row is a frame, `with_format("arrow")`, slices (its numpy format is several times slower)."""
 from __future__ import annotations
 
 from pathlib import Path

