@@ -34,11 +34,16 @@ class Ratio(NamedTuple):
         return self.most is None or self.value <= self.most
 
 
-def in_turn(first: Callable[[int], object], second: Callable[[int], object], rounds: int) -> tuple[float, float]:
-    """Median seconds of two functions of the round's number, called alternately, each as often the first of the two."""
+def in_turn(first: Callable[[int], object], second: Callable[[int], object], rounds: int,
+            before: Callable[[], object] = lambda: None) -> tuple[float, float]:
+    """Median seconds of two functions of the round's number, called alternately, each as often the first of the two.
+
+    `before` clears up before each call; its time does not count.
+    """
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
         for which in ((0, 1), (1, 0))[number % 2]:
+            before()
             started = time.perf_counter()
             (first, second)[which](number)
             times[which].append(time.perf_counter() - started)
