@@ -44,7 +44,7 @@ def _bars(axis: Any, title: str, values: dict[str, float]) -> None:
         axis.text(value + 0.01, position, f"{value:.2f}" if value >= 0.1 else f"{value:.3f}", va="center", fontsize=9)
     axis.plot([1, 1], [-0.6, len(order) - 0.5], color=BASE, linewidth=1.2)
     axis.text(1, len(order) - 0.45, "memcpy", color=BASE, ha="center", va="bottom", fontsize=9)
-    axis.set_xlim(0, max(1.1, *(value + 0.12 for value in lengths)))
+    axis.set_xlim(0, max([1.1, *(value + 0.12 for value in lengths)]))
     axis.set_xlabel("share of memcpy's speed, higher is better")
     axis.set_title(title, loc="left", fontsize=11, pad=18)
 
