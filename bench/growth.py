@@ -20,7 +20,7 @@ from bench.sparse import make_sparse_pack
 
 SIZES = (10**3, 10**4, 10**5, 10**6)
 STEPS = 40
-REPEATS = 3
+REPEATS = 5
 
 
 def growth(folder: Path, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:

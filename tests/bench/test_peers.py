@@ -155,8 +155,9 @@ def test_the_report_names_who_failed(tmp_path: Path):
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Iterator[list[str]]:
-    yield ["--size", "4", "--entries", "300", "--growth", "200", "400", "--workers", "0", "--results", str(tmp_path / "r.json"),
-           "--folder", str(tmp_path / "stores"), "--parts", "peers", "growth", "--work", "write", "epoch", "open", "--only", "memmap"]
+    yield ["--size", "4", "--entries", "300", "--growth", "200", "400", "--workers", "0", "--only", "memmap",
+           "--results", str(tmp_path / "r.json"), "--folder", str(tmp_path / "stores"),
+           "--parts", "peers", "growth", "--work", "write", "epoch", "open"]
 
 
 def test_the_command_from_end_to_end(tmp_path: Path, quick: list[str]):
