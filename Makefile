@@ -21,7 +21,7 @@ test: $(VENV)/test.stamp
 	$(RUN) -m pytest -q
 
 bench: $(VENV)/bench.stamp
-	@missed=0; for part in bench bench.packs bench.corpora bench.loader bench.mixture bench.speech; do \
+	@missed=0; for part in bench bench.packs bench.corpora bench.loader bench.frames bench.mixture bench.speech; do \
 		echo "$$part"; $(RUN) -m $$part || missed=1; done; exit $$missed
 
 lint: $(VENV)/lint.stamp

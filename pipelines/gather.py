@@ -11,7 +11,7 @@ from pipelines.plan import Batch, Plan, Read
 
 _ALIGN = 64  # bytes, what JAX and vector instructions want
 _GRAIN = 1 << 20
-_BLOCK = 1 << 15  # samples scaled at a time, so that they stay in the cache
+_BLOCK = 1 << 17  # samples scaled at a time, so that they stay in the cache
 
 
 def _references(buffers: list[Any], number: int) -> int:
