@@ -25,6 +25,7 @@ from asdstore.formats.parquet_writer import ParquetWriter
 from spec.document import dump_json, parse_json
 
 NO_RULES = "none"
+SAID = 16  # rows after which a word is said of them: a word takes a tenth of what a short clip does
 
 
 class Options(NamedTuple):
@@ -80,7 +81,7 @@ Heard = Callable[[tuple[str, int]], object]
 
 
 def write_part(task: PartTask, heard: Heard = lambda done: None) -> PartFacts:
-    """Writes a part and puts it in its place. `heard((name, rows))` is called after each row: so many are done of that part.
+    """Writes a part and puts it in its place. `heard((name, rows))` says now and then how many rows of it are done.
 
     Raises: InputError "parquet" for a source that cannot be read any more; StoreError for a disk that refuses.
     """
@@ -165,13 +166,16 @@ def _shuffled(places: Sequence[int], task: PartTask) -> list[int]:
 
 
 def _good_rows(task: PartTask, facts: _Counted, heard: Heard) -> Iterator[tuple[_Kept, bytes]]:
+    done = 0
     for done, row in enumerate(read(task.spans), 1):
         try:
             yield _converted(row, task, facts)
         except AsdError as error:
             fault = error.fault
             facts.rejected.append(fault._replace(file=fault.file or row.piece.path, row=row.number, sample_id=row.id))
-        heard((task.name, done))
+        if done % SAID == 0:
+            heard((task.name, done))
+    heard((task.name, done))
 
 
 def _converted(row: Row, task: PartTask, facts: _Counted) -> tuple[_Kept, bytes]:
