@@ -10,6 +10,7 @@ import pytest
 
 from adapters import engine
 from asdstore.errors import InputError, StoreError
+from tests.processes import runs
 
 
 def square(number: int) -> int:
@@ -46,14 +47,6 @@ def die(_: object) -> None:
 def note_and_sleep(file: Path) -> None:
     file.write_text(str(os.getpid()))
     time.sleep(60)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("run", [engine.serial, engine.processes(1), engine.processes(3)], ids=["serial", "1", "3"])
@@ -107,7 +100,7 @@ def test_closing_ends_the_workers_at_once(tmp_path):
         time.sleep(0.01)
     started = time.monotonic()
     results.close()
-    assert time.monotonic() - started < 10 and not alive(int((tmp_path / "b").read_text()))
+    assert time.monotonic() - started < 10 and not runs(int((tmp_path / "b").read_text()))
 
 
 def _first_then_sleep(file: Path) -> str:

@@ -17,6 +17,7 @@ import pytest
 import asdstore
 from adapters import prepare, progress
 from spec.plan import track_bytes
+from tests.processes import running_in_group
 
 A, B = "HV0H6oc4Kvs_0960_1020:1", "-5KQ66BBWC4_0900_0960:2"
 HOME = Path(prepare.__file__).parent.parent
@@ -106,13 +107,9 @@ def test_nobody_outlives_a_killed_parent(clip_tree):
     run.kill()
     run.wait()
     end = time.monotonic() + 20
-    while time.monotonic() < end:
-        try:
-            os.killpg(run.pid, 0)
-        except ProcessLookupError:
-            return
+    while running_in_group(run.pid) and time.monotonic() < end:
         time.sleep(0.05)
-    pytest.fail("workers live on")
+    assert not running_in_group(run.pid)
 
 
 def test_an_error_of_a_worker_is_the_error_of_the_command(clip_tree):

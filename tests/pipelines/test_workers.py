@@ -19,6 +19,7 @@ import pipelines
 from asdstore.errors import InputError
 from bench.sparse import make_sparse_pack
 from pipelines.transforms import Transform
+from tests.processes import runs
 
 SETTINGS: dict[str, Any] = {"window": 60, "context": 15, "frame_budget": 500}
 METHODS = ("fork", "forkserver", "spawn")
@@ -229,7 +230,7 @@ def test_nothing_is_left_behind(pack):
         once()
     gc.collect()
     assert open_files() <= before + 1
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(map(runs, pids))
 
 
 PROGRAM = """
@@ -257,17 +258,9 @@ def test_workers_end_with_their_parent(pack, tmp_path, method, blow):
         process.send_signal(blow)
         process.wait(20)
     until = time.monotonic() + 15
-    while any(map(_runs, pids)) and time.monotonic() < until:
+    while any(map(runs, pids)) and time.monotonic() < until:
         time.sleep(0.1)
-    assert not any(map(_runs, pids))
-
-
-def _runs(pid: int) -> bool:
-    """Whether a process has not ended; one whose parent is dead stays listed until the first process of the system reaps it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    assert not any(map(runs, pids))
 
 
 def test_the_index_is_not_copied_into_processes(pack, tmp_path):
