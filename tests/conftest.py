@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,12 @@ import pytest
 from asdstore.records import Media, Record
 from asdstore.writer import write_pack
 from spec.layout import ASD, FACE_SHAPE
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works in what the tests start, also where the tests themselves run in the background of a shell."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
