@@ -8,6 +8,7 @@ state of one line that goes on exactly, within an epoch too and with another num
 """
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -156,6 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         distributed.barrier()
     train(options.train, options.val, epochs=options.epochs, seed=options.seed)
     if rank >= 0:
+        gc.collect()  # what still refers to the process group goes before it, not while the interpreter ends
+        distributed.barrier()
         distributed.destroy_process_group()
     return 0
 
