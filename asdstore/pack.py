@@ -288,16 +288,18 @@ class Pack(Sequence):
 
     def _viewer(self, number: int) -> Callable[[int], np.ndarray]:
         stream = self.layout.streams[number]
-        storage, opened = self.storage, self.storage.open
+        storage, opened, used = self.storage, self.storage.open, self.storage.used
         starts = self.all.numbers(stream.offset)
         # memoryviews give Python integers several times faster than numpy scalars do
         slot = (self.all.shard.astype(np.int64) * len(self.layout.streams) + number).data
         start, stop = np.ascontiguousarray(starts).data, (starts + self.all.numbers(stream.count)).data
 
         def view(row: int) -> np.ndarray:
-            array = opened[slot[row]]
+            place = slot[row]
+            array = opened[place]
             if array is None:
-                array = storage.array(slot[row])
+                array = storage.array(place)
+            used[place] = 1
             return array[start[row]:stop[row]]
 
         return view

@@ -97,17 +97,20 @@ class Storage:
         self.sources = tuple(sources)
         self._most = most
         self.open: list[Any] = [None] * len(self.sources)  # slot -> array or None; a Pack reads it without a call
-        self._mapped: list[int] = []  # slots in the order in which they were mapped
+        self.used = bytearray(len(self.sources))  # slot -> 1 since it was last asked whether it may go
+        self._mapped: list[int] = []  # slots, the next to go first
         self._lock = threading.Lock()
         _storages.add(self)
 
     def _forget(self) -> None:
         self.open[:] = [None] * len(self.sources)
+        self.used[:] = bytes(len(self.sources))
         self._mapped.clear()
         self._lock = threading.Lock()
 
     def array(self, slot: int) -> Any:
         """The array of a slot: a read-only ndarray [rows, *item_shape], or an object that slices like one by rows."""
+        self.used[slot] = 1
         found = self.open[slot]
         return self._map(slot) if found is None else found
 
@@ -116,11 +119,18 @@ class Storage:
             found = self.open[slot]
             if found is None:
                 if len(self._mapped) >= self._most:
-                    self.open[self._mapped.pop(0)] = None  # the one mapped longest ago; its views keep it alive
+                    self._let_go()
                 found = _array(self.sources[slot])
                 self._mapped.append(slot)
                 self.open[slot] = found
             return found
+
+    def _let_go(self) -> None:
+        """Let go of the map that was not used for longest, by the clock algorithm; its views keep it alive."""
+        while self.used[oldest := self._mapped.pop(0)]:
+            self.used[oldest] = 0
+            self._mapped.append(oldest)
+        self.open[oldest] = None
 
 
 def _array(source: Source) -> Any:

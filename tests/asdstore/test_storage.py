@@ -42,6 +42,21 @@ def test_maps_are_lazy_bounded_and_live_as_long_as_their_views(tmp_path):
     assert _maps_of(tmp_path) == 3
 
 
+def test_what_is_used_stays_mapped(tmp_path):
+    paths = [tmp_path / f"{k}.bin" for k in range(12)]
+    for k, path in enumerate(paths):
+        np.full(100, k, "<i2").tofile(path)
+    storage = Storage([_source(p, 100) for p in paths], most=3)
+    storage.array(0)
+    storage.array(1)
+    for k in range(2, 12):
+        storage.array(k)
+        assert storage.array(0)[50] == 0
+    assert sum(a is not None for a in storage.open) == 3
+    first = storage.open[0]
+    assert first is not None and storage.array(0) is first and storage.open[1] is None
+
+
 def test_a_file_that_changed_its_size_is_stale_and_not_a_crash(tmp_path):
     path = tmp_path / "a.bin"
     np.arange(100, dtype="<i2").tofile(path)
