@@ -114,14 +114,14 @@ def test_threads_may_share_a_pack(make_pack):
 
 def test_two_thousand_shards_under_a_limit_of_256_descriptors(make_pack):
     """Every track is held at once: maps keep no descriptors."""
-    path = make_pack(frames=[2] * 700, max_shard_bytes=1, face_shape=(4, 4)).path
+    path = make_pack(frames=[2] * 2000, max_shard_bytes=1, face_shape=(4, 4)).path
     code = ("import resource, asdstore, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256));"
             "p = asdstore.open(sys.argv[1]); held = [(t.faces, t.audio, t.labels) for t in p];"
             "print(len(held), sum(int(f.sum()) for f, _, _ in held))")
     found = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     pack = asdstore.open(path)
-    assert found.stdout.split() == ["700", str(sum(int(t.faces.sum()) for t in pack))]
+    assert found.stdout.split() == ["2000", str(sum(int(t.faces.sum()) for t in pack))]
 
 
 def test_opening_says_where_a_header_lies(make_pack):
