@@ -20,7 +20,7 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	$(RUN) -m pytest -q
 
-bench: $(VENV)/bench.stamp
+bench: $(VENV)/test.stamp
 	@missed=0; for part in bench bench.packs bench.corpora bench.loader bench.frames bench.mixture bench.speech; do \
 		echo "$$part"; $(RUN) -m $$part || missed=1; done; exit $$missed
 
@@ -44,10 +44,6 @@ $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(RUN)
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(RUN)
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
 	$(PIP) -e '.[test]'
-	@touch $@
-
-$(VENV)/bench.stamp: $(VENV)/test.stamp
-	$(PIP) -e '.[bench]'
 	@touch $@
 
 $(VENV)/lint.stamp: $(VENV)/test.stamp
