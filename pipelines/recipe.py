@@ -36,9 +36,16 @@ class Recipe:
 
     @cached_property
     def text(self) -> str:
-        """Everything but the seed that decides the order, on one line."""
+        """Everything but the seed that decides the order, on one line.
+
+        Functions are in it by name, so what became of the tracks before anything is drawn is in it too: two filters that share
+        a name do not share a plan.
+        """
         packs = ", ".join(pack.digest[:16] for pack in self.packs)
-        return f"plan {VERSION} of [{packs}]: {text(self.transform)}"
+        plan = self._still[1]
+        spans = hashlib.sha256(b"".join(column.astype("<i8").tobytes() for column in
+                                        (plan.track, plan.start, plan.length, plan.prefix))).hexdigest()[:16]
+        return f"plan {VERSION} of [{packs}]: {text(self.transform)}; {len(plan.track)} spans {spans}"
 
     @cached_property
     def digest(self) -> str:

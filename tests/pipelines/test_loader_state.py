@@ -88,6 +88,17 @@ def test_a_state_of_other_packs_is_refused(pack, packed):
         small(pack, packed([Kind(30)])).load_state_dict(state)
 
 
+def test_a_state_of_another_filter_of_the_same_name_is_refused(pack):
+    def kept(predicate):
+        return pipelines.build(pack, pipelines.chain(pipelines.filter(predicate), pipelines.resample(25)))
+
+    state = kept(lambda track: track.fps > 24).state_dict()
+    kept(lambda track: track.fps > 24).load_state_dict(state)
+    with pytest.raises(StateError) as error:
+        kept(lambda track: track.fps < 50).load_state_dict(state)
+    assert error.value.kind == "plan" and error.value.fault.expected != error.value.fault.found
+
+
 @pytest.mark.parametrize("change", [
     {"batches": -1}, {"batches": 10**6}, {"epoch": -1}, {"epoch": "0"}, {"version": 2}, {"version": None}, {"seed": None},
     {"plan": None}, {"batches": 1.0}, {"epoch": True}])
