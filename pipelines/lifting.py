@@ -28,17 +28,22 @@ def lift_scores(scores: Sequence[float] | np.ndarray, frames: int, fps: float, m
     the track's model frames are not read (a padded row may be given whole). A track that is shorter than one model frame takes
     the first score that it has, or `missing` everywhere where it has none.
 
-    Raises: InputError, "scores", where there are fewer scores than model frames.
+    Raises: InputError, "scores", where there are fewer scores than model frames, or one of them is not a number.
 
     >>> lift_scores([.1, .2, .3, .4, .5, .6, .7, .8], 10, 30.0).tolist()
     [0.1, 0.2, 0.3, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8]
     >>> lift_scores([], 2, 60.0).tolist(), lift_scores([.5], 2, 60.0).tolist()
     ([0.0, 0.0], [0.5, 0.5])
     """
-    values = np.asarray(scores, np.float64)
+    try:
+        values = np.asarray(scores, np.float64)
+    except (TypeError, ValueError) as why:
+        raise InputError("scores", expected="numbers", found=f"{type(scores).__name__}: {why}") from None
     count = model_frame_count(frames, fps, model_fps)
     if values.ndim != 1 or len(values) < count:
         raise InputError("scores", expected=f"{count} scores, one for each model frame", found=str(list(values.shape)))
+    for row in np.flatnonzero(np.isnan(values[:max(count, 1)]))[:1].tolist():
+        raise InputError("scores", row=row, expected="a number for every model frame", found="nan")
     if not len(values):
         return np.full(frames, missing)
     return values[model_indices(frames, fps, model_fps)]
@@ -59,8 +64,8 @@ def lift(scores: Mapping[str, Any], packs: Any, orig: str | os.PathLike[str] | N
         missing: the score of a track that has none because it is shorter than one model frame.
 
     The rows of an entity are its native frames in order of time. Raises: InputError, "scores" for a track without (enough)
-    scores, "orig" for a table that does not fit the tracks, a stamp twice, or a row that no track scores; FormatError
-    "orig-header".
+    scores, "duplicate-id" for an id that two tracks share, "orig" for a table that does not fit the tracks, a stamp twice, or a
+    row that no track scores; FormatError, "orig-header", "orig-text".
     """
     if (orig is None) != (output is None):
         raise InputError("orig", expected="both orig and output, or neither", found=f"orig {orig}, output {output}")
@@ -68,6 +73,9 @@ def lift(scores: Mapping[str, Any], packs: Any, orig: str | os.PathLike[str] | N
     for pack in opened([packs]):
         ids, frames, rates = (pack.index[name] for name in ("sample_id", "source_frames", "source_fps"))
         for sample_id, count, rate in zip(ids.tolist(), frames.tolist(), rates.tolist(), strict=True):
+            if sample_id in lifted:
+                raise InputError("duplicate-id", file=pack, sample_id=sample_id, expected="every id once, as scores know it",
+                                 found="a second track", cure="Lift packs that share ids one by one.")
             given = scores.get(sample_id, [] if model_frame_count(count, rate, fps) == 0 else None)
             if given is None:
                 raise InputError("scores", file=pack, sample_id=sample_id, expected="scores of every track", found="none")
@@ -125,7 +133,10 @@ def _check_entity(orig: Path, name: str, stamps: list[str], numbers: list[int], 
 
 
 def _read(orig: Path) -> tuple[list[str], list[list[str]]]:
-    """Header and rows as texts. Raises MissingError; FormatError "orig-header"; InputError "orig", rows that are not whole."""
+    """Header and rows as texts.
+
+    Raises: MissingError; FormatError, "orig-header", "orig-text"; InputError, "orig", for rows that are not whole.
+    """
     if not orig.is_file():
         raise MissingError("missing", file=orig, expected="the table of annotated frames", found="no such file")
     rows = list(_rows(orig))
@@ -148,5 +159,10 @@ def _read(orig: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _rows(orig: Path) -> Iterator[list[str]]:
-    with open(orig, newline="", encoding="utf-8") as stream:
-        yield from (row for row in csv.reader(stream) if row)
+    with open(orig, newline="", encoding="utf-8-sig") as stream:
+        reader = csv.reader(stream)
+        try:
+            yield from (row for row in reader if row)
+        except (csv.Error, UnicodeDecodeError) as why:
+            raise FormatError("orig-text", file=orig, row=reader.line_num + 1, expected="a CSV table in UTF-8",
+                              found=str(why)) from None

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pipelines
-from asdstore.errors import AsdError, InputError
+from asdstore.errors import AsdError, FormatError, InputError
 from pipelines.lifting import lift_scores
 from spec.timeline import model_frame_count, model_indices, source_indices
-from tests.pipelines.made import Kind
+from tests.pipelines.made import Kind, write
 
 RATES = (15, 23.976, 24, 25, 29.97, 30, 50, 59.94, 60)
 HEADER = "video_id,frame_timestamp,entity_box_x1,entity_box_y1,entity_box_x2,entity_box_y2,label,entity_id,label_id,instance_id"
@@ -47,7 +47,7 @@ def test_a_padded_row_may_be_given_whole():
     assert lift_scores([1, 2, 3, 0, 0, 0], 3, 25.0).tolist() == [1, 2, 3]
 
 
-@pytest.mark.parametrize("scores", [[1, 2], [[1, 2, 3]], 5])
+@pytest.mark.parametrize("scores", [[1, 2], [[1, 2, 3]], 5, [1, float("nan"), 3], "abc"])
 def test_scores_that_do_not_fit(scores):
     with pytest.raises(InputError) as error:
         lift_scores(scores, 3, 25.0)
@@ -112,6 +112,24 @@ def test_tables_that_do_not_fit(scored, tmp_path, change, kind):
     with pytest.raises(AsdError) as error:
         pipelines.lift(scores, pack, orig, tmp_path / "scores.csv")
     assert error.value.kind == kind and not (tmp_path / "scores.csv").exists()
+
+
+@pytest.mark.parametrize("cell", [b"\xff\xfe", b'"' + b"x" * 200_000 + b'"'])
+def test_tables_that_are_no_text(scored, tmp_path, cell):
+    pack, scores = scored
+    orig = tmp_path / "orig.csv"
+    orig.write_bytes(table(pack).encode() + cell)
+    with pytest.raises(FormatError) as error:
+        pipelines.lift(scores, pack, orig, tmp_path / "scores.csv")
+    assert error.value.kind == "orig-text" and error.value.fault.row and not (tmp_path / "scores.csv").exists()
+
+
+def test_tracks_that_share_an_id_are_refused(tmp_path):
+    """Scores are known by id: the second track would get those of the first."""
+    packs = [str(write(tmp_path / part, [Kind(5)])) for part in "ab"]
+    with pytest.raises(InputError) as error:
+        pipelines.lift({"t0": np.zeros(5)}, packs)
+    assert error.value.kind == "duplicate-id"
 
 
 def test_files_and_headers_that_are_not_there(scored, tmp_path):
