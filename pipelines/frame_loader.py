@@ -21,10 +21,10 @@ from asdstore.formats.packed import Packed
 from asdstore.formats.source import Source, check_alike
 from asdstore.pack import Pack
 from pipelines.frame_gather import Block, gather_rows
-from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, of_spec, partitions
+from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, expect_labels, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
 from pipelines.frame_spec import FrameSpec, files, parse_spec
-from pipelines.gather import Pool
+from pipelines.buffers import Pool
 from pipelines.keys import Key
 from pipelines.loader import Composition, Loader
 from pipelines.recipe import Recipe
@@ -164,7 +164,8 @@ class FrameRecipe(Recipe):
         return Block(features, plan.relabelled(labels[:, self.column]) if self.column >= 0 else None, start)
 
     def check_classes(self, classes: int) -> None:
-        """Raises InputError, kind "classes", for a label outside 0 to classes - 1, with its utterance and frame."""
+        """Raises InputError: "classes" for a label outside 0 to classes - 1, with its utterance and frame; "labels"."""
+        expect_labels(f"classes={classes}", self.frame_plan)
         for file, source in enumerate(self.sources):
             for frames, labels in self.frame_plan.kept_labels(file):
                 wrong = np.flatnonzero((labels < 0) | (labels >= classes))
@@ -259,8 +260,8 @@ def frames(spec: Any, transform: Transform | None = None, *, batch: int = 256, s
     """
     if compat not in (None, "pdnn"):
         raise InputError("compat", file="frames", expected="None or 'pdnn'", found=repr(compat))
-    if batch < 1:
-        raise InputError("batch", file="frames", expected="at least 1 frame", found=str(batch))
+    if batch < 1 or batch != int(batch):
+        raise InputError("batch", file="frames", expected="a whole number of frames, at least 1", found=str(batch))
     said, sources = _opened(spec, compat is None if strict is None else strict, allow_commands)
     if transform is None:
         if said.random and all(source.format == "kaldi" for source in sources):

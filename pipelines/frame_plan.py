@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asdstore.errors import InputError
-from asdstore.formats.source import Source
+from asdstore.formats.source import INT32, Source
 from pipelines.frame_spec import FrameSpec, Ranges, parse_mapping, parse_ranges
 from pipelines.frame_spec import Mapping as Relabelling
 from pipelines.keys import Key
@@ -129,7 +129,7 @@ def _pair(given: int | tuple[int, int]) -> tuple[int, int]:
 
 def _ignore(plan: FramePlan, key: Key, ranges: Ranges) -> FramePlan:
     _expect_before("ignore_labels", plan, _ordered(plan))
-    _expect_labels("ignore_labels", plan)
+    expect_labels("ignore_labels", plan)
     kept = []
     for file, source in enumerate(plan.sources):
         small = np.int32 if source.frames < 1 << 31 else np.int64
@@ -155,12 +155,15 @@ def map_labels(mapping: Mapping[int | tuple[int, int], int] | str) -> Transform:
         entries = parse_mapping(mapping, "map_labels")
     else:
         entries = tuple((*_pair(given), int(new)) for given, new in mapping.items())
+    for *_, new in entries:
+        if not INT32.min <= new <= INT32.max:
+            raise InputError("spec", file="labels", expected="new labels that 32 bits hold", found=str(new))
     return _stage("map_labels", _map, mapping=entries)
 
 
 def _map(plan: FramePlan, key: Key, mapping: Relabelling) -> FramePlan:
     _expect_before("map_labels", plan, _ordered(plan))
-    _expect_labels("map_labels", plan)
+    expect_labels("map_labels", plan)
     return plan._replace(relabellings=(*plan.relabellings, mapping))
 
 
@@ -204,7 +207,8 @@ def _expect_before(name: str, plan: FramePlan, late: bool) -> None:
                          expected="context, ignore_labels and map_labels, then shuffle and partition in either order")
 
 
-def _expect_labels(name: str, plan: FramePlan) -> None:
+def expect_labels(name: str, plan: FramePlan) -> None:
+    """Raises InputError, kind "labels", where there are none."""
     if plan.column < 0:
         raise InputError("labels", file=plan.sources[0].path, expected=f"labels, for {name}", found="a file without labels",
                          cure="Name an alignment with label=." if plan.sources[0].format == "kaldi" else "")

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from asdstore.errors import InputError, MissingError
 from asdstore.formats.open import kind_of
+from asdstore.formats.source import INT32
 
 MIB = 1 << 20
 Ranges = tuple[tuple[int, int], ...]  # first and last label, both inside
@@ -74,10 +75,14 @@ def _wrong(where: str, expected: str, found: str, cure: str = "") -> InputError:
     return InputError("spec", file=where, expected=expected, found=found, cure=cure)
 
 
-def _number(value: str, where: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", value):
-        raise _wrong(where, "a whole number of at least 0", repr(value))
+def _number(value: str, where: str, largest: int = 10**9 - 1) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", value) or int(value) > largest:
+        raise _wrong(where, f"a whole number from 0 to {largest}", repr(value))
     return int(value)
+
+
+def _label(value: str, where: str) -> int:
+    return _number(value, where, INT32.max)
 
 
 def _context(value: str, where: str) -> dict[str, Any]:
@@ -116,7 +121,9 @@ def parse_ranges(text: str, where: str = "") -> Ranges:
 
 def _range(text: str, where: str) -> tuple[int, int]:
     first, dash, last = text.partition("-")
-    low, high = _number(first, where), _number(last if dash else first, where)
+    if not first:
+        raise _wrong(where, "a label, or first-last", repr(text), "Negative labels: ignore_labels and map_labels take them.")
+    low, high = _label(first, where), _label(last if dash else first, where)
     if low > high:
         raise _wrong(where, "first-last, the smaller one first", repr(text))
     return low, high
@@ -135,7 +142,7 @@ def parse_mapping(text: str, where: str = "") -> Mapping:
         sources, colon, target = pair.partition(":")
         if not colon:
             raise _wrong(where, "label:label, with slashes between", repr(pair))
-        found.append((*_range(sources, where), _number(target, where)))
+        found.append((*_range(sources, where), _label(target, where)))
     return tuple(found)
 
 

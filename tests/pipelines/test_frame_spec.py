@@ -45,11 +45,16 @@ def test_later_options_win():
     "context=1:2:3", "context=-1", "context=", "context=a", "lcxt=-1", "rcxt=1.5", "partition=1.5m", "partition=m",
     "partition=0", "partition=-1", "ignore-label=9-3", "ignore-label=-1", "ignore-label=", "ignore-label=0::2",
     "map-label=1", "map-label=1:a", "map-label=1:0/", "context", "map-label=9-3:1", "label-column=x", "", "foo=bar",
-    "Context=5", " context=5"])
+    "Context=5", " context=5", "ignore-label=2147483648", "map-label=1:2147483648"])
 def test_values_that_make_no_sense(option):
     with pytest.raises(InputError) as e:
         parse_spec("a.pfile," + option)
     assert e.value.kind == "spec" and e.value.fault.file.startswith("a.pfile") and e.value.fault.found
+
+
+def test_labels_of_32_bits_have_names():
+    found = parse_spec("a.pfile,ignore-label=2147483647,map-label=1999999999-2147483647:2147483647")
+    assert found.ignore == ((2**31 - 1, 2**31 - 1),) and found.mapping == ((1999999999, 2**31 - 1, 2**31 - 1),)
 
 
 def test_unknown_keys_say_what_may_be_meant():

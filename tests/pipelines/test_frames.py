@@ -189,6 +189,8 @@ def test_chains_that_cannot_hold(many):
 def test_relabelling_after_relabelling_and_ignoring_what_came_out():
     loader = frames(A, chain(map_labels({1: 3}), ignore_labels(3), map_labels({0: 9})), batch=1)
     assert joined(iter(loader), "labels").tolist() == [9, 2, 2]
+    with pytest.raises(InputError, match="32 bits"):
+        map_labels({0: 2**31})
     assert relabel(np.array([-5, 2**31 - 1], np.int32), ((2**31 - 1, 2**31 - 1, 1),)).tolist() == [-5, 1]
 
 
@@ -240,9 +242,9 @@ def test_features_without_labels(tmp_path):
     for name in ("a.pfile", "a.scp", "a.ark"):
         loader = frames(f"{tmp_path}/{name},context=1", batch=2)
         assert set(loader[0]) == {"features"} and len(loader) == 5 and set(next(loader.partitions())) == {"features"}
-        for option in ("ignore-label=0", "map-label=1:0"):
+        for option, more in (("ignore-label=0", {}), ("map-label=1:0", {}), ("context=1", {"classes": 3})):
             with pytest.raises(InputError) as e:
-                frames(f"{tmp_path}/{name},{option}")
+                frames(f"{tmp_path}/{name},{option}", **more)
             assert e.value.kind == "labels"
 
 
@@ -399,7 +401,7 @@ def test_files_that_do_not_go_together(tmp_path):
         frames(f"{tmp_path}/README")
     with pytest.raises(AsdError, match="label= beside an scp"):
         frames(f"{tmp_path}/a1.pfile,label=x.ali")
-    wrong: list[dict[str, Any]] = [{"batch": 0}, {"compat": "kaldi"}, {"rank": 2, "world": 2}, {"threads": -1}]
+    wrong: list[dict[str, Any]] = [{"batch": 0}, {"batch": 2.5}, {"compat": "kaldi"}, {"rank": 2, "world": 2}, {"threads": -1}]
     for settings_ in wrong:
         with pytest.raises(InputError):
             frames(f"{tmp_path}/a1.pfile", **settings_)
