@@ -11,6 +11,8 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,11 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write(source: Source, output: str, text: bool = False, table: bool = True) -> list[str]:
-    """Writes a source as a pfile, or as a script with its archive and alignment. Returns the files.
+    """Writes a source as a pfile, or as a script with its archive and alignment, all or none. Returns the files.
 
-    Raises: InputError "label-column" for several label columns in an alignment; what the writers raise.
+    Raises: InputError "label-column" for several label columns in an alignment; StoreError "exists" before anything is
+        written; what the writers raise.
     """
-    from asdstore.errors import InputError
+    from asdstore import files
+    from asdstore.errors import InputError, StoreError
     from asdstore.formats.kaldi_write import write_alignments, write_ark
     from asdstore.formats.pfile import write_pfile
 
@@ -62,13 +66,19 @@ def write(source: Source, output: str, text: bool = False, table: bool = True) -
     if source.label_columns > 1:
         raise InputError("label-column", file=source.path, expected="one label column", found=str(source.label_columns),
                          cure="An alignment has one label for each frame: a pfile keeps all columns.")
-    stem = output.removesuffix(".scp")
+    archive, alignment = (output.removesuffix(".scp") + ending for ending in (".ark", ".ali"))
+    written = [output, archive, alignment] if source.label_columns else [output, archive]
+    for path in filter(os.path.lexists, written):
+        raise StoreError("exists", file=path, expected="a new file", found="one of that name",
+                         cure="Remove it or name another.")
     spans = list(zip(source.ids, source.offsets[:-1].tolist(), source.offsets[1:].tolist(), strict=True))
-    write_ark(f"{stem}.ark", ((name, source.read(a, b).features) for name, a, b in spans), scp=output, text=text)
-    if not source.label_columns:
-        return [output, f"{stem}.ark"]
-    write_alignments(f"{stem}.ali", ((name, source.read_labels(a, b)[:, 0]) for name, a, b in spans))
-    return [output, f"{stem}.ark", f"{stem}.ali"]
+    with ExitStack() as undo:
+        if source.label_columns:
+            write_alignments(alignment, ((name, source.read_labels(a, b)[:, 0]) for name, a, b in spans))
+            undo.callback(files.remove, Path(alignment))
+        write_ark(archive, ((name, source.read(a, b).features) for name, a, b in spans), scp=output, text=text)
+        undo.pop_all()
+    return written
 
 
 def _opened(options: argparse.Namespace) -> Source:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from asdstore.formats.source import Source, check_alike, ends
+from asdstore.formats.source import Frames, Source, check_alike, ends
 
 
 class Joined(Source):
@@ -42,6 +42,16 @@ class Joined(Source):
                 else:
                     self.notes.setdefault("utterances without frames, left out", []).append(full)
         self.offsets = ends([int(sources[k].offsets[i + 1] - sources[k].offsets[i]) for k, i in self._places])
+
+    def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
+        """The frames from `start` to `stop`, as the sources read them: what they check then is checked. Raises: as they do."""
+        features = np.empty((stop - start, self.dim), np.float32) if into is None else into
+        labels = np.empty((stop - start, self.label_columns), np.int32)
+        for i, rows, part in self._spans(start, stop):
+            k, own = self._places[i]
+            first = int(self.sources[k].offsets[own])
+            features[rows], labels[rows] = self.sources[k].read(first + part.start, first + part.stop, features[rows])
+        return Frames(features, labels)
 
     def _features(self, i: int) -> np.ndarray:
         k, own = self._places[i]

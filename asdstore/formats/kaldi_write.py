@@ -27,8 +27,8 @@ def write_ark(path: str | os.PathLike[str], items: Iterable[tuple[str, np.ndarra
         raise InputError("same-file", file=path, expected="an archive and a script of different names", found="one name")
     seen: set[str] = set()
     with ExitStack() as stack:
+        script = stack.enter_context(new_file(scp)) if scp is not None else None  # the first to begin is the last in its place
         archive = stack.enter_context(new_file(path))
-        script = stack.enter_context(new_file(scp)) if scp is not None else None
         for key, given in items:
             if not key or key.split() != [key] or key in seen:
                 raise InputError("kaldi-key", file=path, sample_id=key, expected="a key without blanks, once",

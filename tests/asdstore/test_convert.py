@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -111,3 +112,15 @@ def test_exit_codes(tmp_path, source, capsys):
     write_pfile(tmp_path / "two.pfile", two)
     assert main([f"{tmp_path}/two.pfile", f"{tmp_path}/two.scp"]) == 1 and "one label column" in capsys.readouterr().err
     assert not list(Path(tmp_path).glob("two.a*"))
+
+
+def test_all_files_of_a_script_or_none(tmp_path, source, capsys):
+    write_pfile(tmp_path / "a.pfile", source)
+    (tmp_path / "k.ali").write_text("old")
+    assert main([f"{tmp_path}/a.pfile", f"{tmp_path}/k.scp"]) == 2 and "k.ali" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["a.pfile", "k.ali"]
+    data = bytearray((tmp_path / "a.pfile").read_bytes())
+    data[32768 + 28 * 3 + 3] = 9  # the sentence of a row amid others: found when it is read
+    (tmp_path / "bad.pfile").write_bytes(data)
+    assert main([f"{tmp_path}/bad.pfile", f"{tmp_path}/b.scp"]) == 1 and "pfile-ids" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["a.pfile", "bad.pfile", "k.ali"]
