@@ -86,7 +86,8 @@ def frame_labels(segments: Sequence[Segment], frames: int, period: int, number: 
                  sample_id: str) -> np.ndarray:
     """A label for each frame: that of the segment in which it begins, to the nearest frame. int32 [frames].
 
-    Raises InputError, kind "htk-cover", for frames that no segment or several cover; up to SLACK behind the last are its own.
+    Raises InputError: "htk-cover" for frames that no segment or several cover; up to SLACK behind the last are its own;
+        "label-name" for a name that `number` refuses, with the line.
 
     >>> frame_labels([Segment(0, 200000, "a", 1), Segment(200000, 500000, "b", 2)], 5, 100000, "ab".index, "", "").tolist()
     [0, 0, 1, 1, 1]
@@ -101,7 +102,10 @@ def frame_labels(segments: Sequence[Segment], frames: int, period: int, number: 
             raise InputError("htk-cover", file=file, sample_id=sample_id, row=segment.line,
                              expected=f"a segment from frame {done} on", found=f"{segment.name!r} from frame {start} on",
                              cure="Every frame needs one label.")
-        labels[start:end] = number(segment.name)
+        try:
+            labels[start:end] = number(segment.name)
+        except InputError as error:
+            raise InputError(error.fault._replace(file=file, sample_id=sample_id, row=segment.line)) from None
         done = end
     if not segments or done < frames - SLACK:
         raise InputError("htk-cover", file=file, sample_id=sample_id, expected=f"labels for {frames} frames", found=str(done),
@@ -118,7 +122,7 @@ def numbering(label_list: str | os.PathLike[str] | None) -> Callable[[str], int]
 
     def number(name: str) -> int:
         if name not in numbers:
-            raise InputError("label-name", file=label_list, expected=f"one of {len(names)} names", found=repr(name),
+            raise InputError("label-name", expected=f"one of the {len(names)} names in {label_list}", found=repr(name),
                              cure="Add it to the list.")
         return numbers[name]
     return number

@@ -93,8 +93,9 @@ def test_a_folder_of_lab_files_with_numbers(corpus):
     with pytest.raises(InputError, match="label-list"):
         open_htk(f"{corpus}/a.mfc", corpus / "all.mlf")
     (corpus / "names").write_text("sil\n")
-    with pytest.raises(InputError, match="'ah'"):
+    with pytest.raises(InputError, match="'ah'") as e:
         open_htk(f"{corpus}/a.mfc", corpus / "all.mlf", corpus / "names")
+    assert e.value.fault.file.endswith("all.mlf") and e.value.fault.sample_id == "a" and e.value.fault.row
 
 
 @pytest.mark.parametrize("text,line", [("", 1), ("hello\n", 1), ("#!MLF!#\na.lab\n0 1 x\n.\n", 2),
