@@ -17,7 +17,7 @@ import numpy as np
 
 from asdstore.errors import FormatError, StoreError, TrackError, error
 from asdstore.facts import gather
-from asdstore.formats.open import kind_of, open_source
+from asdstore.formats.open import kind_of, open_sources
 from asdstore.formats.parquet_set import is_set
 from asdstore.storage import Source, Storage, stamp
 from spec import index as index_
@@ -31,14 +31,16 @@ from spec.strings import Strings
 PathText = str | os.PathLike[str]
 
 
-def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pack:
+def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast", *, label: PathText | None = None,
+              strict: bool = True, allow_commands: bool = False) -> Pack:
     """Open a pack, a Zarr mirror of one, or several as one corpus.
 
     Args:
         paths: a folder, or a list of folders whose tracks follow one another; the folder of a Parquet set of utterances; or a
-            file of frame features: pfile, Kaldi script or archive, PDNN's pickle.
+            file of frame features: pfile, Kaldi script or archive, PDNN's pickle. Several of these are one, too.
         verify: "fast" checks sizes, documents, offsets and, in a sealed pack, the checksums of index files and of the first
             block of every array; "deep" also reads every byte of a sealed pack and compares all checksums.
+        label, strict, allow_commands: of Kaldi's files, see `asdstore.formats.kaldi.open_kaldi`.
 
     Raises:
         MissingError: "missing", no such folder, shard or file.
@@ -53,11 +55,13 @@ def open_pack(paths: PathText | Sequence[PathText], verify: str = "fast") -> Pac
     if verify not in ("fast", "deep"):
         raise ValueError(f"verify: expected 'fast' or 'deep', found {verify!r}")
     roots = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if label is not None and not all(map(kind_of, roots)):
+        raise FormatError("format", file=str(paths), expected="label= beside an scp or ark only", found=f"label={label}")
     if roots and all(map(is_set, roots)):
         from asdstore.formats.parquet import open_parquet
         return open_parquet(roots)  # type: ignore[return-value]  # a sequence with the same face, of utterances
-    if len(roots) == 1 and kind_of(roots[0]) and not os.path.isdir(roots[0]):
-        return open_source(roots[0])  # type: ignore[return-value]  # the same, of utterances of frame features
+    if roots and all(kind_of(root) and not os.path.isdir(root) for root in roots):
+        return open_sources(roots, label, strict, allow_commands)  # type: ignore[return-value]  # the same, of frame features
     if not roots:
         raise FormatError("count", expected="at least one pack", found="an empty list")
     folders = [os.path.abspath(os.fspath(root)) for root in roots]

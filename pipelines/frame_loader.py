@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from asdstore.errors import InputError
+from asdstore.formats.joined import Joined
 from asdstore.formats.open import open_source
 from asdstore.formats.packed import Packed
 from asdstore.formats.source import Source, check_alike
 from asdstore.pack import Pack
+from pipelines.buffers import Pool
 from pipelines.frame_gather import Block, gather_rows
 from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, expect_labels, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
 from pipelines.frame_spec import FrameSpec, files, parse_spec
-from pipelines.buffers import Pool
 from pipelines.keys import Key
 from pipelines.loader import Composition, Loader
 from pipelines.recipe import Recipe
@@ -290,6 +291,8 @@ def _opened(spec: Any, strict: bool, allow_commands: bool) -> tuple[FrameSpec, l
 
 
 def _sources(part: Any, strict: bool, allow_commands: bool) -> list[Source]:
+    if isinstance(part, Joined):
+        return part.sources
     if isinstance(part, Source):
         return [part]
     if isinstance(part, Pack):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from asdstore.errors import FormatError
 from asdstore.formats.source import Source
@@ -45,3 +46,13 @@ def open_source(path: str | os.PathLike[str], label: str | os.PathLike[str] | No
         return open_pickle(path)
     raise FormatError("format", file=path, expected="a name with .pfile, .scp, .ark, .pickle or .pkl in it, or a pack",
                       found=os.path.basename(os.fspath(path)))
+
+
+def open_sources(paths: Sequence[str | os.PathLike[str]], label: str | os.PathLike[str] | None = None, strict: bool = True,
+                 allow_commands: bool = False) -> Source:
+    """The same of one file, or of several as one, in order. Raises: as `open_source`; InputError, kind "dimension"."""
+    sources = [open_source(path, label, strict, allow_commands) for path in paths]
+    if len(sources) == 1:
+        return sources[0]
+    from asdstore.formats.joined import Joined
+    return Joined(sources)

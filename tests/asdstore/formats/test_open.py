@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import gzip
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
 
 import asdstore
+import pipelines
 from asdstore.errors import FormatError, InputError, MissingError
 from asdstore.formats.joined import Joined
 from asdstore.formats.kaldi_write import write_ark
@@ -41,6 +43,28 @@ def test_every_file_opens(tmp_path):
         assert name in repr(opened)
 
 
+def test_several_files_are_one(tmp_path):
+    for name in "ab":
+        write_pfile(tmp_path / f"{name}.pfile", SOURCE)
+    both: Any = asdstore.open([tmp_path / "a.pfile", tmp_path / "b.pfile"])
+    assert both.ids == ["a.pfile:0", "a.pfile:1", "b.pfile:0", "b.pfile:1"] and both.read(2, 7).labels[:, 0].tolist() == \
+        [3, 4, 5, 1, 2]
+    loader = pipelines.frames(both, batch=3)  # PDNN cuts partitions in each file
+    assert [len(p["features"]) for p in loader.partitions()] == [5, 5] and len(loader) == 2
+    assert pickle.loads(pickle.dumps(both)).offsets.tolist() == [0, 3, 5, 8, 10]
+
+
+def test_what_belongs_to_scripts(tmp_path):
+    write_ark(tmp_path / "a.ark", [(u.id, u.features) for u in SOURCE], scp=tmp_path / "a.scp")
+    (tmp_path / "a.ali").write_text("a 7 8 9\n")
+    found: Any = asdstore.open(tmp_path / "a.scp", label=tmp_path / "a.ali", strict=False)
+    assert found.ids == ["a"] and found[0].labels.tolist() == [7, 8, 9]
+    (tmp_path / "c.scp").write_text(f"a cat {tmp_path}/a.ark | tail -c +3 |\n")
+    with pytest.raises(InputError, match="allow_commands=True"):
+        asdstore.open(tmp_path / "c.scp")
+    assert asdstore.open(tmp_path / "c.scp", allow_commands=True)[0].features.tolist() == SOURCE[0].features.tolist()
+
+
 def test_what_does_not_open(tmp_path, make_pack):
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(FormatError) as e:
@@ -51,8 +75,11 @@ def test_what_does_not_open(tmp_path, make_pack):
     write_pfile(tmp_path / "a.pfile", SOURCE)
     with pytest.raises(FormatError):
         open_source(tmp_path / "a.pfile", label="a.ali")
+    pack = make_pack().path
+    with pytest.raises(FormatError, match="label="):
+        asdstore.open(pack, label="a.ali")
     with pytest.raises(FormatError, match="asdstore-frames"):
-        open_source(make_pack().path)
+        open_source(pack)
 
 
 def test_digests_tell_sources_apart():
