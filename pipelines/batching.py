@@ -68,6 +68,8 @@ class Batches(NamedTuple):
 
 def check_limits(limits: Limits, longest: int) -> None:
     """Raises InputError, "min_batch", "max_batch" or "budget": limits that no batch of chunks up to `longest` can keep."""
+    if not (isinstance(limits.budget, (int, float, np.integer, np.floating)) and limits.budget >= 1):
+        raise InputError("budget", expected="a number, at least 1", found=repr(limits.budget))
     if not 1 <= limits.min_batch <= limits.max_batch:
         name = "min_batch" if limits.min_batch < 1 else "max_batch"
         raise InputError(name, expected="1 <= min_batch <= max_batch", found=f"{limits.min_batch}, {limits.max_batch}")

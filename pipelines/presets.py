@@ -12,6 +12,7 @@ from pipelines.batching import Cost
 from pipelines.compat import original_batch
 from pipelines.loader import Loader
 from pipelines.recipe import Recipe
+from pipelines.settings import whole
 from pipelines.tracks import opened
 from pipelines.transforms import Transform, budget_batch, chain, chunk, normalize, prefix, resample, targets
 
@@ -139,12 +140,10 @@ def evaluate(*packs: Any, frame_budget: int | None = None, min_batch: int = 1, m
 
 def _span(window: int | None, context: int, strict: bool) -> int | None:
     """Frames of a chunk that are scored."""
-    if context < 0:
-        raise InputError("context", file="train", expected="0 frames or more", found=str(context))
+    context = whole("context", context, 0, file="train", unit="frames")
     if window is None:
         return None
-    if window < 1:
-        raise InputError("window", file="train", expected="at least 1 frame", found=str(window))
+    window = whole("window", window, 1, file="train", unit="frames")
     if strict and context >= window:
         raise InputError("context", file="train", expected=f"fewer frames than the window, {window}, which counts them",
                          found=str(context))

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from asdstore.errors import InputError
+from pipelines.settings import whole
 
 # Set by launchers: how many processes there are. Seen without an initialised run, rank 0 of 1 would be wrong.
 _LAUNCHED = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "JAX_NUM_PROCESSES")
@@ -21,9 +22,10 @@ def find_rank(rank: int | None = None, world: int | None = None, environ: Mappin
     ((1, 4), (0, 1))
     """
     if rank is not None and world is not None:
+        rank, world = whole("rank", rank), whole("world", world)
         if not (world >= 1 and 0 <= rank < world):
             raise InputError("rank", expected="world >= 1 and 0 <= rank < world", found=f"rank {rank}, world {world}")
-        return int(rank), int(world)
+        return rank, world
     if rank is not None or world is not None:
         raise InputError("rank", expected="both rank and world, or neither", found=f"rank {rank}, world {world}")
     found = running()

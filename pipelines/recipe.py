@@ -15,6 +15,7 @@ from asdstore.pack import Pack
 from pipelines.gather import Pool, batch_bytes, gather
 from pipelines.keys import Key
 from pipelines.plan import Batch, Plan, complete, whole_tracks
+from pipelines.settings import whole
 from pipelines.tracks import Tracks
 from pipelines.transforms import Transform, chain, run, text, unchanged
 
@@ -27,7 +28,7 @@ class Recipe:
     """What a loader draws from: `plan(epoch)`, `batch(epoch, number)`, and the `digest` that a state is checked against."""
 
     def __init__(self, packs: Sequence[Pack], transform: Transform, seed: int):
-        self.packs, self.transform, self.seed = tuple(packs), chain(transform), int(seed)
+        self.packs, self.transform, self.seed = tuple(packs), chain(transform), whole("seed", seed)
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -19,6 +19,7 @@ from pipelines.batching import Cost, Limits
 from pipelines.chunks import history, tile
 from pipelines.keys import Key
 from pipelines.plan import Batch, Levels, Plan, Read, Timeline
+from pipelines.settings import whole
 from pipelines.shapes import choose, compose_shapes
 from spec.timeline import gain
 
@@ -193,8 +194,8 @@ def chunk(window: int | None, *, jitter: bool = False) -> Transform:
     `jitter` moves all cuts of a track together, by a phase drawn anew each epoch.
     Raises: InputError "window".
     """
-    if window is not None and window < 1:
-        raise InputError("window", file="chunk", expected="at least 1 frame", found=str(window))
+    if window is not None:
+        window = whole("window", window, 1, file="chunk", unit="frames")
     return stage("chunk", _chunk, still=not jitter, window=window, jitter=bool(jitter))
 
 
@@ -208,9 +209,7 @@ def _chunk(plan: Plan, key: Key, *, window: int | None, jitter: bool) -> Plan:
 
 def prefix(frames: int) -> Transform:
     """Feed up to `frames` earlier frames of the track before each chunk, which are not scored. Raises: InputError "context"."""
-    if frames < 0:
-        raise InputError("context", file="prefix", expected="0 frames or more", found=str(frames))
-    return stage("prefix", _prefix, still=True, frames=frames)
+    return stage("prefix", _prefix, still=True, frames=whole("context", frames, 0, file="prefix", unit="frames"))
 
 
 def _prefix(plan: Plan, key: Key, *, frames: int) -> Plan:
@@ -254,9 +253,9 @@ def budget_batch(frames: int = 2048, min_batch: int = 4, max_batch: int = 16, *,
     Raises: InputError, "budget", "min_batch", "max_batch", "shapes", "group" or "fit"; while planning, "budget" for one below
     the longest chunk.
     """
-    for name, value in (("budget", frames), ("group", group), ("shapes", 1 if shapes is None else shapes)):
-        if not value >= 1:
-            raise InputError(name, file="budget_batch", expected="at least 1", found=str(value))
+    for name, value in (("group", group), ("shapes", 1 if shapes is None else shapes), ("min_batch", min_batch),
+                        ("max_batch", max_batch)):
+        whole(name, value, 1, file="budget_batch")
     if fit not in ("pad", "crop") or (fit == "crop" and shapes):
         raise InputError("fit", file="budget_batch", expected="'pad', or 'crop' without shapes", found=repr(fit))
     batching.check_limits(Limits(frames, min_batch, max_batch, cost), 0)
@@ -282,8 +281,11 @@ def normalize(rms_dbfs: float = -25.0, max_gain_db: float = 20.0, peak: float = 
     """Scale audio to one loudness: (x - mean) * gain, from the levels of the track's whole stored span, never of a slice.
 
     `dtype` "int16" leaves the samples as they are stored and adds audio_mean and audio_gain, float32 [B], to do it on the
-    device: (audio / 32768 - mean) * gain, and 0 beyond `lengths`. Raises: InputError "dtype".
+    device: (audio / 32768 - mean) * gain, and 0 beyond `lengths`. Raises: InputError, "level" or "dtype".
     """
+    if not (math.isfinite(rms_dbfs) and math.isfinite(max_gain_db) and math.isfinite(peak) and peak > 0):
+        raise InputError("level", file="normalize", expected="two numbers of dB, and a peak above 0",
+                         found=f"{rms_dbfs}, {max_gain_db}, {peak}")
     if dtype not in ("float32", "int16"):
         raise InputError("dtype", file="normalize", expected="'float32' or 'int16'", found=repr(dtype))
     return stage("normalize", _normalize, still=True, rms_dbfs=float(rms_dbfs), max_gain_db=float(max_gain_db),

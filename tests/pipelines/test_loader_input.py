@@ -21,8 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*shorter than one frame")
     ({"fps": 0}, "fps"), ({"fps": float("nan")}, "fps"), ({"fps": float("inf")}, "fps"), ({"audio": "float64"}, "dtype"),
     ({"rank": 3, "world": 3}, "rank"), ({"rank": -1, "world": 3}, "rank"), ({"rank": 0, "world": 0}, "rank"),
     ({"rank": 1}, "rank"), ({"threads": -1}, "threads"), ({"prefetch": -1}, "prefetch"), ({"compat": "other"}, "compat"),
-    ({"drop_last": True}, "drop_last"),
-    ({"compat": "muvap", "jitter": True}, "jitter")])
+    ({"drop_last": True}, "drop_last"), ({"window": 60.5}, "window"), ({"window": "60"}, "window"),
+    ({"context": None}, "context"), ({"frame_budget": "500"}, "budget"), ({"frame_budget": None}, "budget"),
+    ({"min_batch": 1.5}, "min_batch"), ({"max_batch": None}, "max_batch"), ({"group": 2.5}, "group"),
+    ({"seed": 1.5}, "seed"), ({"seed": None}, "seed"), ({"rank": 0.5, "world": 2}, "rank"),
+    ({"shapes": "4"}, "shapes"), ({"rank": "0", "world": "2"}, "rank"), ({"compat": "muvap", "jitter": True}, "jitter")])
 def test_settings_that_cannot_hold(pack, change, kind):
     with pytest.raises(InputError) as error:
         small(pack, **change)

@@ -74,6 +74,13 @@ def test_orders_that_hold(order):
     pipelines.chain(*order)
 
 
+@pytest.mark.parametrize("level", [{"rms_dbfs": np.nan}, {"max_gain_db": np.inf}, {"peak": 0}, {"peak": -1}, {"peak": np.nan}])
+def test_levels_that_would_make_noise_or_nothing_of_audio(level):
+    with pytest.raises(InputError) as error:
+        pipelines.normalize(**level)
+    assert error.value.kind == "level"
+
+
 def test_the_text_tells_settings_apart_and_names_functions():
     assert text(pipelines.chunk(60)) != text(pipelines.chunk(61))
     assert text(pipelines.budget_batch(500, group=24)) != text(pipelines.budget_batch(500, group=12))
