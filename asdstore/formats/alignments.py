@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asdstore.errors import FormatError, InputError
+from asdstore.errors import AsdError, FormatError, InputError
 from asdstore.formats import compressed
 from asdstore.formats.kaldi_objects import Place, find
 from asdstore.formats.source import INT32, ends
@@ -58,13 +58,17 @@ class Alignments(NamedTuple):
 def read_alignments(path: str | os.PathLike[str]) -> Alignments:
     """The alignments of a file.
 
-    Raises: MissingError "missing"; FormatError "alignment" (not an integer: file, byte, utterance), those of archives;
+    Raises: MissingError "missing"; FormatError "alignment" (not an integer: file, line, byte, utterance), those of archives;
         InputError "label-range" for labels that int32 does not hold.
     """
     data, file = compressed.read(path), compressed.found(path)
     if b"\0B" in data[:1 << 16].tobytes().split(b"\n")[0]:
         return _archive(data, file)
-    parts = [_parse(data[a:b], file, a) for a, b in _pieces(data)]
+    try:
+        parts = [_parse(data[a:b], file, a) for a, b in _pieces(data)]
+    except AsdError as error:
+        line = 1 + int(np.count_nonzero(data[:error.fault.offset] == _NEWLINE))
+        raise type(error)(error.fault._replace(row=line)) from None
     lengths = np.concatenate([np.diff(p.offsets) for p in parts]) if parts else np.empty(0, np.int64)
     return Alignments([key for p in parts for key in p.ids], ends(lengths),
                       np.concatenate([p.labels for p in parts]) if parts else np.empty(0, np.int32))
@@ -125,14 +129,15 @@ def _parse(data: np.ndarray, file: str, first: int) -> Alignments:
         begin = int(lasts[i - 1]) + 1
         token = text[begin:lasts[i] + 1].tobytes().lstrip()
         labels[i] = _slow(token, file, ids[line].decode(errors="replace"), first + int(lasts[i]) + 1 - len(token) - 8)
-    return Alignments(_decoded(ids, file), ends(np.diff(np.append(keys, len(lasts))) - 1), labels[is_label])
+    return Alignments(_decoded(ids, file, first + begins - 8), ends(np.diff(np.append(keys, len(lasts))) - 1), labels[is_label])
 
 
-def _decoded(keys: list[bytes], file: str) -> list[str]:
+def _decoded(keys: list[bytes], file: str, begins: np.ndarray) -> list[str]:
     try:
         return [key.decode() for key in keys]
     except UnicodeDecodeError as why:
-        raise FormatError("alignment", file=file, expected="utterance ids in UTF-8", found=repr(why.object[:40])) from why
+        raise FormatError("alignment", file=file, offset=int(begins[keys.index(why.object)]), expected="utterance ids in UTF-8",
+                          found=repr(why.object[:40])) from why
 
 
 def _numbers(text: np.ndarray, solid: np.ndarray, lasts: np.ndarray,

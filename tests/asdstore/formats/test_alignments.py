@@ -58,15 +58,16 @@ def test_a_token_that_is_no_number(tmp_path, token):
     with pytest.raises(FormatError) as e:
         read_alignments(path)
     fault = e.value.fault
-    assert (fault.kind, fault.sample_id, fault.offset, fault.file) == ("alignment", "utt2", 14, str(path))
+    assert (fault.kind, fault.sample_id, fault.row, fault.offset, fault.file) == ("alignment", "utt2", 2, 14, str(path))
 
 
 def test_labels_beyond_32_bits_and_ids_of_other_encodings(tmp_path):
     (tmp_path / "a.ali").write_text("u1 2147483648\n")
     with pytest.raises(InputError, match="2147483648"):
         read_alignments(tmp_path / "a.ali")
-    (tmp_path / "a.ali").write_bytes(b"u\xff 1\n")
-    with pytest.raises(FormatError, match="UTF-8"):
+    (tmp_path / "a.ali").write_bytes(b"u 1\n\nu\xff 1\n")
+    with pytest.raises(FormatError, match="UTF-8") as e:
         read_alignments(tmp_path / "a.ali")
+    assert (e.value.fault.row, e.value.fault.offset) == (3, 5)
     (tmp_path / "a.ali").write_bytes(b"")
     assert len(read_alignments(tmp_path / "a.ali")) == 0
