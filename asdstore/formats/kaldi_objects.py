@@ -217,6 +217,8 @@ def _text(data: np.ndarray, at: int, place: Place) -> Object:
     line = data[at:line_end].tobytes()
     opened = line.find(b"[")
     if opened < 0:
+        if not line and line_end == len(data):
+            raise truncated(place, at, at + 1, len(data))
         if not _is_numbers(line):
             raise place.wrong("kaldi-object", at, "a binary object, or numbers", f"bytes {line[:24]!r}",
                               "An archive in an scp needs :offset behind its name, and the offset must be its own.")

@@ -143,7 +143,7 @@ BROKEN = [
     ("cut values", fm(A)[:-1], "kaldi-truncated", "file of"), ("big-endian", BIG, "kaldi-object", "big-endian"),
     ("negative", b"\0BFM \4" + struct.pack("<i", -3) + b"\4" + struct.pack("<i", 2), "kaldi-object", "-3"),
     ("absurd", b"\0BFM \4" + struct.pack("<i", 2**31 - 1) + b"\4" + struct.pack("<i", 2**31 - 1), "kaldi-truncated", ""),
-    ("cut integers", ints(1, 2)[:-2], "kaldi-truncated", ""),
+    ("nothing", b"", "kaldi-truncated", "file of"), ("cut integers", ints(1, 2)[:-2], "kaldi-truncated", ""),
     ("integers", ints(1, 2).replace(b"\4\2", b"\5\2"), "kaldi-object", r"\x05"),
     ("cut compressed", packed("CM", 2, 3, b"1234"), "kaldi-truncated", ""), ("no bracket", b" [ 1 2 3\n", "kaldi-text", "no ]"),
     ("ragged", b" [\n 1 2\n 3 ]\n", "kaldi-text", "1 to 2"), ("word", b" [ 1 x ]\n", "kaldi-text", "x"),
