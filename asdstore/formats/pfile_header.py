@@ -25,6 +25,7 @@ from asdstore.errors import FormatError
 
 SIZE = 32768
 LARGEST_SIZE = 1 << 20  # bytes of a header that are read at the most
+MOST_COLUMNS = 1 << 20  # of a row; what a header claims must not make us reserve memory
 MAGIC = b"-pfile_header"
 CURE = "Write the file again with a program that keeps the format, or convert it from its source."
 
@@ -152,6 +153,8 @@ class _Lines:
         behind, label_end = first_feature + features, first_label + labels
         if "-num_labels" not in self.lines and columns != behind:
             raise self.wrong("-num_labels", f"the line, for {columns} columns of which {behind} are known", "none")
+        if max(columns, behind, first_label + labels) > MOST_COLUMNS:
+            raise self.wrong("-data", f"a row of at most {MOST_COLUMNS} columns", self.text("-data")[:80])
         if first_feature < 2 or features < 1:
             raise self.wrong("-num_features", "features behind the two id columns", f"{features} from column {first_feature}")
         together = labels > 0 and first_feature < label_end and first_label < behind

@@ -133,6 +133,8 @@ FAULTS = [
     ("features from 1", changed(b"-first_feature_column 2", b"-first_feature_column 1"), "pfile-header", None, "column 1"),
     ("labels on features", changed(b"-first_label_column 4", b"-first_label_column 3"), "pfile-header", None, "ncol 5"),
     ("columns", changed(b"ncol 5", b"ncol 4"), "pfile-header", None, "ncol 4"),
+    ("wide rows", changed(b"ncol 5", b"ncol 9000000000"), "pfile-header", 156, "9000000000"),
+    ("many features", changed(b"-num_features 2", b"-num_features 9000000000"), "pfile-header", None, "ncol 5"),
     ("table end", plain()[:-4] + b"\0\0\0\4", "pfile-table", 32876, "4"),
     ("table falls", plain()[:-8] + b"\0\0\0\6\0\0\0\5", "pfile-table", 32876, "5"),
     ("table start", plain()[:-12] + b"\0\0\0\1\0\0\0\3\0\0\0\5", "pfile-table", 32868, "1"),
