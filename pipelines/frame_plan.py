@@ -86,7 +86,7 @@ def relabel(labels: np.ndarray, mapping: Relabelling) -> np.ndarray:
     for number, (first, last, _) in enumerate(mapping):
         owner[np.searchsorted(edges, first) + 1:np.searchsorted(edges, last + 1) + 1] = number
     found = owner[np.searchsorted(edges, labels, "right")]
-    target = np.array([new for *_, new in mapping], labels.dtype)
+    target = np.array([*(new for *_, new in mapping), 0], labels.dtype)  # the 0 is for -1, where labels stay
     return np.where(found >= 0, target[found], labels)
 
 

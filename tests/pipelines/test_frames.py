@@ -191,6 +191,7 @@ def test_relabelling_after_relabelling_and_ignoring_what_came_out():
     assert joined(iter(loader), "labels").tolist() == [9, 2, 2]
     with pytest.raises(InputError, match="32 bits"):
         map_labels({0: 2**31})
+    assert relabel(np.array([3]), ()).tolist() == [3]
     assert relabel(np.array([-5, 2**31 - 1], np.int32), ((2**31 - 1, 2**31 - 1, 1),)).tolist() == [-5, 1]
 
 
