@@ -290,6 +290,10 @@ class Pack(Sequence):
         """One stream of a row of the whole index (`pack.rows[position]`): read-only view [count, *item_shape]."""
         return self._views[stream](row)
 
+    def viewer(self, stream: str) -> Callable[[int], np.ndarray]:
+        """`view` of one stream, as a function of the row alone: for loops."""
+        return self._views[stream]
+
     def _viewer(self, number: int) -> Callable[[int], np.ndarray]:
         stream = self.layout.streams[number]
         storage, opened, used = self.storage, self.storage.open, self.storage.used

@@ -1,68 +1,20 @@
 """From a plan to a batch in memory: views of mapped arrays are copied into one buffer, resampled and scaled on the way."""
 from __future__ import annotations
 
-import sys
-import threading
 from typing import Any
 
 import numpy as np
 
-from pipelines.plan import Batch, Plan, Read
+from pipelines.buffers import GRAIN, Pool
+from pipelines.plan import Batch, Plan
+from pipelines.rows import Rows, Span
 
-_ALIGN = 64  # bytes, what JAX and vector instructions want
-_GRAIN = 1 << 20
+_PIECE = 960 << 10  # bytes: from 1 MiB on, memcpy first reads the lines that it is about to overwrite
 _BLOCK = 1 << 17  # samples scaled at a time, so that they stay in the cache
+_FIRST = np.zeros(1, np.int64)
 
-
-def _references(buffers: list[Any], number: int) -> int:
-    return sys.getrefcount(buffers[number])
-
-
-_UNUSED = _references([np.empty(1)], 0)
-
-
-class Pool:
-    """Buffers that are used again once nobody refers to an array in them any more: no page is mapped twice.
-
-    >>> pool = Pool()
-    >>> first = pool.arrays([("a", (4,), "u1")])["a"]; where = first.ctypes.data
-    >>> pool.arrays([("a", (4,), "u1")])["a"].ctypes.data == where       # `first` is alive
-    False
-    >>> del first; pool.arrays([("a", (4,), "u1")])["a"].ctypes.data == where
-    True
-    """
-
-    def __init__(self, least: int = 0):
-        self._least = least
-        self._buffers: list[np.ndarray] = []
-        self._lock = threading.Lock()
-
-    def __reduce__(self):
-        return Pool, (self._least,)
-
-    def arrays(self, fields: list[tuple[str, tuple[int, ...], Any]]) -> dict[str, np.ndarray]:
-        """Arrays by name, of a shape and a dtype each, side by side in one buffer. Their values are left over from before."""
-        dtypes = [np.dtype(dtype) for _, _, dtype in fields]
-        sizes = [int(np.prod(shape)) * dtype.itemsize for (_, shape, _), dtype in zip(fields, dtypes, strict=True)]
-        buffer = self._buffer(sum(-(-size // _ALIGN) * _ALIGN for size in sizes) + _ALIGN)
-        at = -buffer.ctypes.data % _ALIGN
-        found = {}
-        for (name, shape, _), dtype, size in zip(fields, dtypes, sizes, strict=True):
-            found[name] = buffer[at:at + size].view(dtype).reshape(shape)
-            at += -(-size // _ALIGN) * _ALIGN
-        return found
-
-    def _buffer(self, size: int) -> np.ndarray:
-        with self._lock:
-            free = [i for i in range(len(self._buffers)) if _references(self._buffers, i) == _UNUSED]
-            for i in free:
-                if self._buffers[i].nbytes >= size:
-                    return self._buffers[i]
-            for i in free[::-1]:  # too small: makes room for the one that is made now
-                del self._buffers[i]
-            size = max(size, self._least)
-            self._buffers.append(np.empty(-(-size // _GRAIN) * _GRAIN, np.uint8))
-            return self._buffers[-1]
+Copy = tuple[np.ndarray, np.ndarray, np.ndarray]  # values, which of them, into what
+Sound = tuple[np.ndarray, np.ndarray, float, float, bool]  # samples, into what, mean, gain, repeated to its end?
 
 
 def batch_bytes(plan: Plan) -> int:
@@ -71,131 +23,133 @@ def batch_bytes(plan: Plan) -> int:
     frames = int((plan.batches.rows * plan.batches.frames).max(initial=0))
     sounds = sum(read.stream == "audio" for read in plan.reads)
     pixels = int(np.prod(plan.tracks.face_shape)) if any(r.stream == "faces" for r in plan.reads) else 0
-    return int(frames * (pixels + sounds * 4 * 16000 / (plan.timeline.fps or 25.0) + 16)) + _GRAIN
+    return int(frames * (pixels + sounds * 4 * 16000 / (plan.timeline.fps or 25.0) + 16)) + GRAIN
 
 
-def gather(plan: Plan, number: int, pool: Pool) -> Batch:
-    """Batch `number` of a complete plan, before the transforms are applied: faces, audio, labels and what describes them.
+def gather(rows: Rows, number: int, pool: Pool) -> Batch:
+    """Batch `number`, one of those that `rows` is of, before the transforms are applied: faces, audio, labels and what
+    describes them.
 
     Rows are completed with zeros: the end of a shorter chunk, and whole rows that have no chunk (`valid` False).
+
+    All that is to be copied is listed first and copied then: each row pushes the interpreter's own memory out of the cache.
     """
-    assert plan.batches is not None
-    chunks = plan.batches.members(number)
-    rows, frames = int(plan.batches.rows[number]), int(plan.batches.frames[number])
-    lengths = np.minimum(plan.length[chunks], frames)
-    reads = [_columns(plan, read, chunks, lengths) for read in plan.reads]
-    fields: list[tuple[str, tuple[int, ...], Any]] = [_field(plan, read, rows, frames) for read in reads]
+    place = number - rows.number
+    count, frames = rows.shape[place]
+    start, stop = rows.offsets[place:place + 2]
+    used, face = slice(start, stop), rows.plan.tracks.face_shape
+    fields: list[tuple[str, tuple[int, ...], Any]] = [
+        (span.read.name, (count, span.widths[place], *(face if span.read.stream == "faces" else ())), span.dtype)
+        for span in rows.spans]
     batch: Batch = dict(pool.arrays(fields))
-    for read in reads:
-        _fill(plan, read, batch[read.name])
-        if read.name not in ("faces", "audio", "labels"):
-            batch[f"{read.name}_length"] = _row_column(read.length, rows)
-    return _described(plan, chunks, lengths, rows, frames, batch)
-
-
-def _row_column(values: Any, rows: int, fill: Any = 0) -> np.ndarray:
-    """A column of the chunks as a column of the rows."""
-    values = np.asarray(values)
-    found = np.full(rows, fill, values.dtype)
-    found[:len(values)] = values
-    return found
-
-
-def _described(plan: Plan, chunks: np.ndarray, lengths: np.ndarray, rows: int, frames: int, batch: Batch) -> Batch:
-    tracks, track, prefix = plan.tracks, plan.track[chunks], plan.prefix[chunks]
-    at = np.arange(frames)
-    scored = np.zeros((rows, frames), bool)
-    scored[:len(chunks)] = (at >= prefix[:, None]) & (at < lengths[:, None])
-    batch["scored"] = scored
-    batch["valid"] = np.arange(rows) < len(chunks)
-    batch["lengths"], batch["starts"] = _row_column(lengths, rows), _row_column(plan.start[chunks], rows)
-    batch["prefix"], batch["tracks"] = _row_column(prefix, rows), _row_column(track, rows, -1)
-    named = [tracks.named(t) for t in track.tolist()] + [("", "")] * (rows - len(chunks))
-    batch["sample_ids"], batch["recordings"] = (np.array(names, np.str_) for names in zip(*named, strict=True))
-    if plan.levels.dtype == "int16":
-        heard = plan.read("audio").track
-        mean, gain = _level(plan, track if heard is None else heard[chunks])
-        batch["audio_mean"], batch["audio_gain"] = _row_column(mean, rows), _row_column(gain, rows, 1)
+    copies: list[Copy] = []
+    sounds: list[Sound] = []
+    for span in rows.spans:
+        name, out = span.read.name, batch[span.read.name]
+        (_list_audio if span.read.stream == "audio" else _list_frames)(rows.plan, span, used, out, copies, sounds)
+        if stop - start < count:
+            out[stop - start:] = 0
+        if name not in ("faces", "audio", "labels"):
+            batch[f"{name}_length"] = _completed(span.length[used], count)
+    _described(rows, used, count, frames, batch)
+    for values, picks, out in copies:
+        values.take(picks, 0, out, "clip")  # the mode that takes no buffer; no pick is out of range
+    for sound in sounds:
+        _scale(*sound)
     return batch
 
 
-def _level(plan: Plan, track: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean, gain = plan.levels.mean, plan.levels.gain
-    zero, one = np.zeros(len(track), np.float32), np.ones(len(track), np.float32)
-    return zero if mean is None else mean[track], one if gain is None else gain[track]
+def _completed(values: np.ndarray, rows: int, fill: Any = 0) -> np.ndarray:
+    """A column of the chunks as a column of the rows."""
+    return np.concatenate([values, np.full(rows - len(values), fill, values.dtype)]) if len(values) < rows else values.copy()
 
 
-def _columns(plan: Plan, read: Read, chunks: np.ndarray, lengths: np.ndarray) -> Read:
-    """A read's columns for the chunks of one batch; where it takes the chunk's own length, cut to the batch."""
-    return read._replace(track=(plan.track if read.track is None else read.track)[chunks],
-                         start=(plan.start if read.start is None else read.start)[chunks],
-                         length=lengths if read.length is None else read.length[chunks])
+def _described(rows: Rows, used: slice, count: int, frames: int, batch: Batch) -> None:
+    columns, at, chunks = rows.columns, np.arange(frames), used.stop - used.start
+    prefix, lengths = (_completed(columns[name][used], count)[:, None] for name in ("prefix", "lengths"))
+    batch["scored"] = (at >= prefix) & (at < lengths)
+    batch["valid"] = np.arange(count) < chunks
+    for name, column in columns.items():
+        batch[name] = _completed(column[used], count, {"tracks": -1, "audio_gain": 1}.get(name, 0))
+    nobody = [""] * (count - chunks)
+    batch["sample_ids"] = np.array(rows.sample_ids[used] + nobody, np.str_)
+    batch["recordings"] = np.array(rows.recordings[used] + nobody, np.str_)
 
 
-def _field(plan: Plan, read: Read, rows: int, frames: int) -> tuple[str, tuple[int, ...], Any]:
-    assert read.track is not None and read.length is not None
-    if read.name == "track_labels":
-        frames = int(read.length.max(initial=0))
-    if read.stream == "audio":
-        slowest = float(plan.tracks.fps[read.track].min(initial=np.inf)) if plan.timeline.fps is None else plan.timeline.fps
-        return read.name, (rows, plan.timeline.width(frames, slowest)), plan.levels.dtype
-    if read.stream == "faces":
-        return read.name, (rows, frames, *plan.tracks.face_shape), np.uint8
-    return read.name, (rows, frames), np.uint8 if read.name == "track_labels" else np.float32
+def _list_frames(plan: Plan, span: Span, used: slice, rows: np.ndarray, copies: list[Copy], _: list[Sound]) -> None:
+    """Frames first:first + count of the timeline for each row, each the native frame at its centre; the rest is zero."""
+    view, fps, width = plan.tracks.viewer(span.read.stream), plan.timeline.fps, rows.shape[1]
+    columns = (column[used] for column in (span.track, span.first, span.count, span.fps))
+    for out, track, first, count, native in zip(rows, *columns, strict=False):
+        if track < 0:
+            count = 0
+        elif fps is None or fps == native:
+            _list_copy(view(track)[first:first + count], out[:count], copies)
+        else:
+            values = view(track)
+            # spec.timeline.source_indices, for a part of the track
+            source = np.floor((np.arange(first, first + count) + 0.5) / fps * native)
+            source = np.clip(source, 0, len(values) - 1).astype(np.int64)
+            if values.dtype == out.dtype:
+                copies.append((values[source[0]:source[-1] + 1], source - source[0], out[:count]))
+            else:
+                out[:count] = values[source]
+        if count < width:
+            out[count:] = 0
 
 
-def _fill(plan: Plan, read: Read, out: np.ndarray) -> None:
-    """Fill the rows of one read, and with zeros what is left of them."""
-    assert read.track is not None and read.start is not None and read.length is not None
-    fps = plan.tracks.fps[read.track]
-    columns = [read.track, read.start, read.length, fps]
-    fill = _frames
-    if read.stream == "audio":
-        first = plan.timeline.edge(read.start, fps)
-        wanted = np.minimum(plan.timeline.edge(read.start + read.length, fps) - first, out.shape[1])
-        columns, fill = [read.track, first, wanted, *_level(plan, read.track)], _audio
-    for row, (track, *facts) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        used = fill(plan, read, plan.tracks.view(read.stream, track), out[row], *facts) if track >= 0 else 0
-        out[row, used:] = 0
-    out[len(read.track):] = 0
-
-
-def _frames(plan: Plan, read: Read, view: np.ndarray, out: np.ndarray, start: int, length: int, native: float) -> int:
-    """Frames start:start + length of the timeline, each the native frame at its centre; how many were written."""
-    fps = plan.timeline.fps
-    if fps is None or fps == native:
-        np.copyto(out[:length], view[start:start + length])
-        return length
-    # spec.timeline.source_indices, for a part of the track
-    source = np.clip(np.floor((np.arange(start, start + length) + 0.5) / fps * native), 0, len(view) - 1).astype(np.int64)
-    if out.dtype == view.dtype:  # mode "clip" is the fast one; no index is out of range
-        first = int(source[0])
-        np.take(view[first:int(source[-1]) + 1], source - first, axis=0, out=out[:length], mode="clip")
-    else:
-        out[:length] = view[source]
-    return length
-
-
-def _audio(plan: Plan, read: Read, view: np.ndarray, out: np.ndarray, first: int, wanted: int, mean: float, gain: float) -> int:
-    """`wanted` samples from `first` on, scaled; how many were written.
+def _list_audio(plan: Plan, span: Span, used: slice, rows: np.ndarray, copies: list[Copy], sounds: list[Sound]) -> None:
+    """Samples first:first + count for each row, the rest is zero.
 
     Stored audio that ends within the last frame is completed with zeros before it is scaled, as the original does.
     """
-    samples = view[first:first + wanted]
+    view, width = plan.tracks.viewer("audio"), rows.shape[1]
+    stored = rows.dtype == np.int16 and not span.read.tile
+    columns = (column[used] for column in (span.track, span.first, span.count, span.mean, span.gain))
+    for out, track, first, count, mean, gain in zip(rows, *columns, strict=False):
+        if track < 0:
+            count = 0
+        else:
+            samples = view(track)[first:first + count]
+            if stored:
+                count = len(samples)
+                _list_copy(samples, out[:count], copies)
+            else:
+                sounds.append((samples, out[:count], mean, gain, span.read.tile))
+        if count < width:
+            out[count:] = 0
+
+
+def _list_copy(values: np.ndarray, out: np.ndarray, copies: list[Copy]) -> None:
+    """A run of items in equal pieces, between which the interpreter's lock is not taken; what is converted is copied here."""
+    if values.dtype != out.dtype:
+        out[:] = values
+        return
+    pieces = -(-values.nbytes // _PIECE)
+    if pieces > 1:
+        values, out = values.reshape(-1), out.reshape(-1)
+        if rest := len(values) % pieces:
+            out[-rest:] = values[-rest:]
+            values, out = values[:-rest], out[:-rest]
+        copies.append((values.reshape(pieces, -1), np.arange(pieces), out.reshape(pieces, -1)))
+    elif pieces:
+        copies.append((values.reshape(1, -1), _FIRST, out.reshape(1, -1)))
+
+
+def _scale(samples: np.ndarray, out: np.ndarray, mean: float, gain: float, tile: bool) -> None:
+    """(x / 32768 - mean) * gain with the same roundings, as a power of two moves none of them; int16 stays as it is."""
     done = len(samples)
     if out.dtype == np.int16:
-        out[:done] = samples
-        out[done:wanted] = 0
+        out[:done], out[done:] = samples, 0
     else:
-        # (x / 32768 - mean) * gain with the same roundings: a power of two moves none of them
         mean, gain = mean * 32768, gain / 32768
         for at in range(0, done, _BLOCK):
             part = out[at:min(at + _BLOCK, done)]
             np.copyto(part, samples[at:at + _BLOCK])  # the cast by itself is several times faster than one within a sum
             np.subtract(part, mean, out=part)
             np.multiply(part, gain, out=part)
-        out[done:wanted] = np.float32(0 - mean) * np.float32(gain)
-    if read.tile and done:
-        for at in range(done, wanted, done):
-            out[at:min(at + done, wanted)] = out[:min(done, wanted - at)]
-    return wanted
+        if done < len(out):
+            out[done:] = np.float32(0 - mean) * np.float32(gain)
+    if tile and done:
+        for at in range(done, len(out), done):
+            out[at:at + done] = out[:min(done, len(out) - at)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,15 +12,18 @@ import numpy as np
 
 from asdstore.errors import StateError
 from asdstore.pack import Pack
-from pipelines.gather import Pool, batch_bytes, gather
+from pipelines.buffers import Pool
+from pipelines.gather import batch_bytes, gather
 from pipelines.keys import Key
 from pipelines.plan import Batch, Plan, complete, whole_tracks
+from pipelines.rows import TOGETHER, Rows, rows_of
 from pipelines.settings import whole
 from pipelines.tracks import Tracks
 from pipelines.transforms import Transform, chain, run, text, unchanged
 
 VERSION = 1  # of the laws by which plans are made: another number, another order of the same recipe
 _PLANS = 2  # epochs kept
+_ROWS = 4  # of so many times TOGETHER batches
 _LARGEST = 256 << 20  # bytes up to which all buffers are made as large as the largest batch needs
 
 
@@ -30,6 +33,7 @@ class Recipe:
     def __init__(self, packs: Sequence[Pack], transform: Transform, seed: int):
         self.packs, self.transform, self.seed = tuple(packs), chain(transform), whole("seed", seed)
         self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._rows: OrderedDict[tuple[int, int], Rows] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self):
@@ -73,16 +77,20 @@ class Recipe:
 
     def plan(self, epoch: int) -> Plan:
         """The plan of an epoch. Raises what the transforms raise; InputError, "empty", where nothing is left to feed."""
+        return self._kept(self._plans, epoch, _PLANS, lambda: self._made(epoch))
+
+    def _kept(self, found: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], Any]) -> Any:
+        """What `found` holds of a key, made where it does not; the `most` last used ones stay."""
         with self._lock:
-            if epoch in self._plans:
-                self._plans.move_to_end(epoch)
-                return self._plans[epoch]
-        plan = self._made(epoch)
+            if key in found:
+                found.move_to_end(key)
+                return found[key]
+        made = make()
         with self._lock:
-            self._plans[epoch] = plan
-            while len(self._plans) > _PLANS:
-                self._plans.popitem(last=False)
-        return plan
+            found[key] = made
+            while len(found) > most:
+                found.popitem(last=False)
+        return made
 
     def _made(self, epoch: int) -> Plan:
         count, plan = self._still
@@ -117,7 +125,9 @@ class Recipe:
         """One batch of an epoch, gathered and transformed."""
         plan = self.plan(epoch)
         assert plan.batches is not None
-        batch = gather(plan, number, self._pool if pool is None else pool)
+        first = number // TOGETHER * TOGETHER
+        rows = self._kept(self._rows, (epoch, first), _ROWS, lambda: rows_of(plan, first, TOGETHER))
+        batch = gather(rows, number, self._pool if pool is None else pool)
         if all(stage.apply is unchanged for stage in self.transform.stages):
             return batch
         members = plan.batches.members(number)

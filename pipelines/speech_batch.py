@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asdstore.errors import AsdError, DependencyError, Fault, InputError, StoreError
-from pipelines.gather import Pool
+from pipelines.buffers import Pool
 from pipelines.keys import Key
 from pipelines.log_mel import BANDS, FRAME, frame_count, log_mel, standardize
 from pipelines.spec_augment import SpecAugment

@@ -13,7 +13,7 @@ import numpy as np
 
 from asdstore.errors import Fault, InputError
 from pipelines.batching import Batches, Limits, check_limits, compose
-from pipelines.gather import Pool
+from pipelines.buffers import Pool
 from pipelines.keys import Key
 from pipelines.mixture_buckets import Buckets, as_batches, bucketed
 from pipelines.mixture_draws import Draws, Mixture

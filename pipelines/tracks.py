@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -69,16 +69,23 @@ class Tracks:
     def __reduce__(self):
         return Tracks.of, (self.packs,)
 
-    def view(self, stream: str, track: int) -> np.ndarray:
-        """One stream of a track: read-only view [count, *item_shape]."""
-        pack = self.packs[self.pack[track]]
-        return pack.view(stream, pack.rows[self.position[track]])
+    def viewer(self, stream: str) -> Callable[[int], np.ndarray]:
+        """The function that gives one stream of a track: read-only view [count, *item_shape]."""
+        views = [pack.viewer(stream) for pack in self.packs]
+        packs, rows = self._places
+        return lambda track: views[packs[track]](rows[track])
 
     def named(self, track: int) -> tuple[str, str]:
         """Sample id and recording of a track; the latter "" where it is not known."""
-        pack = self.packs[self.pack[track]]
-        row = pack.rows[self.position[track]]
+        packs, rows = self._places
+        pack, row = self.packs[packs[track]], rows[track]
         return pack.all.texts("sample_id")[row], pack.recordings[row]
+
+    @cached_property
+    def _places(self) -> tuple[memoryview, memoryview]:
+        """The pack of each track and the row in its whole index; memoryviews give Python integers several times faster."""
+        rows = np.concatenate([np.asarray(pack.rows, np.int64) for pack in self.packs])
+        return self.pack.data, rows.data
 
     def sample_id(self, track: int) -> str:
         """The id of a track."""

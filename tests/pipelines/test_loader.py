@@ -13,7 +13,7 @@ import pytest
 
 import pipelines
 from asdstore.errors import InputError
-from pipelines.gather import Pool
+from pipelines.buffers import Pool
 from pipelines.prefetch import ordered
 from tests.pipelines.made import Kind, flat, ids, small
 
