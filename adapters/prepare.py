@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FINE, FAULTS, USAGE, UNREADABLE = 0, 1, 2, 3
 STOPPED = 130  # Ctrl-C
+OPTIONS = ("corpus", "name", "output", "pack", "rows-per-file", "shuffle-window", "source", "spec")  # kinds that blame options
 
 
 class Job(NamedTuple):
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE if error.kind == "exists" else UNREADABLE
     except AsdError as error:
         _say_error(error, options)
-        return UNREADABLE if isinstance(error, MissingError) else FAULTS
+        return UNREADABLE if isinstance(error, MissingError) else USAGE if error.kind in OPTIONS else FAULTS
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where this one was", file=sys.stderr)
         return STOPPED

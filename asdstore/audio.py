@@ -242,14 +242,19 @@ def _encoded(sound: Any, container: Any, fail: Fail) -> Iterator[_Source]:
     try:
         file = soundfile.SoundFile(sound)
     except (soundfile.SoundFileError, TypeError) as why:  # TypeError: it wants a rate for the suffix .raw
-        with _container(container, fail, f"libsndfile: {why}") as source:
+        with _container(container, fail, f"libsndfile: {_said(why)}") as source:
             yield source
         return
     with file:
         try:
             yield _sound(file, f"soundfile {soundfile.__version__} / libsndfile {soundfile.__libsndfile_version__}")
         except soundfile.SoundFileError as why:
-            raise fail("audio-corrupt", expected="audio that decodes to its end", found=str(why)) from why
+            raise fail("audio-corrupt", expected="audio that decodes to its end", found=_said(why)) from why
+
+
+def _said(why: Exception) -> str:
+    """What libsndfile says, without the name or the address of the file, which would be another one in each report."""
+    return getattr(why, "error_string", str(why))
 
 
 def _sound(file: Any, backend: str) -> _Source:

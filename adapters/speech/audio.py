@@ -40,6 +40,8 @@ def recode(source: str | bytes | memoryview, audio_format: str = "flac", rate: i
 
     Raises: what `asdstore.audio.decode` raises; InputError "audio-empty" where there is no sample.
     """
+    if not len(source):
+        raise InputError("audio-empty", file=file, sample_id=sample_id, expected="an audio file", found="no bytes")
     found = (audio.decode(source, rate, sample_id=sample_id) if isinstance(source, str)
              else audio.decode_bytes(source, rate, file, sample_id))
     if not len(found.samples):

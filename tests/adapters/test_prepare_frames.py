@@ -122,7 +122,7 @@ def test_several_files(tmp_path, pfile, capsys):
     write_pfile(tmp_path / "c.pfile", corpus(0))
     assert main(["frames", f"{tmp_path}/[ac].pfile", "--output", f"{tmp_path}/other"]) == 1
     assert main(["frames", f"{tmp_path}/nothing*", "--output", f"{tmp_path}/other"]) == 3
-    assert main(["frames", f"{tmp_path}/a.pfile,context=5", "--output", f"{tmp_path}/other"]) == 1
+    assert main(["frames", f"{tmp_path}/a.pfile,context=5", "--output", f"{tmp_path}/other"]) == 2
     assert "pipelines.frames" in capsys.readouterr().err
 
 

@@ -250,6 +250,7 @@ def test_interleaved_partitions_from_many_row_groups(speech: Any) -> None:
 @pytest.mark.parametrize("shuffle", [0, 6])
 def test_any_number_of_workers_writes_the_same_bytes(speech: Any, shuffle: int) -> None:
     rows = [row | {"language": ("deu_Latn", "fra_Latn")[n % 2]} for n, row in enumerate(speech.rows(30))]
+    rows[7]["audio"] = {"bytes": b"garbage", "path": None}  # the report is of the same bytes, too
     source = speech.parquet("a.parquet", rows)
     for workers in (1, 2, 3):
         speech.report("--input", source, "--split", "train", "--rows-per-file", 6, "--shuffle-window", shuffle,
@@ -292,7 +293,7 @@ def test_what_cannot_be_used_is_left_out_and_named(speech: Any) -> None:
     report = speech.report("--input", speech.parquet("a.parquet", rows), *ENGLISH)
     assert [one.id for one in speech.open()] == ["claims", "good"]
     assert {one["id"]: one["why"] for one in report["rejected"]} == {
-        "corrupt": "audio-corrupt", "cut": "audio-corrupt", "nothing": "audio-corrupt", "empty": "audio-empty",
+        "corrupt": "audio-corrupt", "cut": "audio-corrupt", "nothing": "audio-empty", "empty": "audio-empty",
         "nan": "audio-nan", "null": "audio-missing", "no text": "text-null", "blank": "text-empty", "digits": "text-empty"}
     assert sum(report["left_out"].values()) == 9 and report["utterances"] == 2
     assert report["notes"]["audio_header_wrong"][0].startswith("claims: 1073741823 samples claimed, 4000 decoded")
@@ -371,12 +372,13 @@ def test_what_is_missing_is_said(speech: Any) -> None:
     assert speech.faults("--input", source, "--split", "train")[0]["cure"] == "Say it with --language, or --language-column."
     assert speech.faults("--input", source, "--language", "eng_Latn")[0]["kind"] == "split"
     assert speech.faults("--input", source, *ENGLISH, "--text-column", "words")[0]["kind"] == "column"
-    assert speech.faults(*ENGLISH)[0]["kind"] == "source"
+    code, _, err = speech.prepare(*ENGLISH)
+    assert code == 2 and "--input, --hub or --preset" in err
     code, _, err = speech.prepare("--input", speech.root / "nowhere", *ENGLISH)
     assert code == 3 and "nowhere" in err
     for bad in (("--rows-per-file", 0), ("--shuffle-window", -1), ("--dataset-version", "../1")):
-        assert speech.prepare("--input", source, *ENGLISH, *bad)[0] == 1
-    assert prepare.main(["speech", "--input", str(source)]) == 1
+        assert speech.prepare("--input", source, *ENGLISH, *bad)[0] == 2
+    assert prepare.main(["speech", "--input", str(source)]) == 2
     (speech.root / "odd.xyz").write_bytes(b"")
     assert speech.faults("--input", speech.root / "odd.xyz", *ENGLISH)[0]["kind"] == "source"
 
