@@ -158,13 +158,23 @@ def check_id(sample_id: str, seen: dict[str, int], row: int) -> None:
 
 
 def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that are not blank, with their numbers from 1 and without line ends."""
+    """The lines of a text file that are not blank, with their numbers from 1 and without line ends.
+
+    Raises: MissingError kind "missing" where it cannot be opened; InputError kind "encoding" with the row and the byte.
+    """
+    number, offset, data = 0, 0, b""
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
+        with open(path, "rb") as file:
+            for number, data in enumerate(file, 1):
+                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
                 if line.strip():
-                    yield number, line.rstrip("\n")
+                    yield number, line.rstrip("\r\n")
+                offset += len(data)
     except UnicodeDecodeError as error:
-        raise InputError("encoding", file=path, expected="UTF-8 text", found=error.reason) from None
-    except FileNotFoundError:
-        raise MissingError("missing", file=path, expected="a table", found="no such file") from None
+        mark = len(data) - len(error.object)  # the byte order mark is no part of what was decoded
+        raise InputError("encoding", file=path, row=number, offset=offset + mark + error.start, expected="UTF-8 text",
+                         found=f"{error.reason}, {error.object[error.start:error.start + 1]!r}",
+                         cure="Save it as UTF-8.") from None
+    except OSError as error:
+        raise MissingError("missing", file=path, expected="a table", found="no such file" if isinstance(
+            error, (FileNotFoundError, NotADirectoryError)) else f"{error.strerror}") from None

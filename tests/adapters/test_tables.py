@@ -102,10 +102,23 @@ def test_a_header_that_is_none(tmp_path, header):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(MissingError):
         read_loader(tmp_path / "none.csv")
-    (tmp_path / "latin.csv").write_bytes(b"caf\xe9\t1\t25\t[1]\n")
+    with pytest.raises(MissingError) as missing:
+        read_loader(tmp_path)
+    assert "directory" in missing.value.fault.found and missing.value.fault.file == str(tmp_path)
+    (tmp_path / "latin.csv").write_bytes(b"a\t1\t25\t[1]\r\n" * 3000 + b"caf\xe9\t1\t25\t[1]\n")
     with pytest.raises(InputError) as caught:
         read_loader(tmp_path / "latin.csv")
-    assert caught.value.kind == "encoding"
+    fault = caught.value.fault
+    assert (fault.kind, fault.row, fault.offset) == ("encoding", 3001, 3000 * 12 + 3) and r"\xe9" in fault.found
+    (tmp_path / "mark.csv").write_bytes(b"\xef\xbb\xbfcaf\xe9")
+    with pytest.raises(InputError) as caught:
+        read_loader(tmp_path / "mark.csv")
+    assert caught.value.fault.offset == 6
+
+
+def test_line_ends_of_windows(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a\t1\t25\t[1]\r\n\r\nb\t1\t25\t[0]\t7\r\n")
+    assert [row[:2] for row in read_loader(tmp_path / "t.csv").rows] == [(1, "a"), (3, "b")]
 
 
 def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path):
