@@ -164,7 +164,8 @@ def _masks(task: Task) -> SpecAugment | None:
     if task.spec_aug_p is None:
         return None
     most = task.spec_aug_freq_mask_param
-    return SpecAugment(task.spec_aug_p, (min(20, most), most), task.spec_aug_time_mask_param)
+    widths = None if most == Task().spec_aug_freq_mask_param else (min(20, most), most)  # 80 bins are all bands of log-mel
+    return SpecAugment(task.spec_aug_p, widths, task.spec_aug_time_mask_param)
 
 
 def _split(name: str, utterances: Utterances) -> tuple[str, list[str] | None]:

@@ -16,18 +16,20 @@ from pipelines.keys import Key
 
 _FFT, _HOP = 400, 200  # samples
 _BINS = _FFT // 2 + 1
+_WIDTHS = (20, 80)  # of the original, in bins
 
 
 class SpecAugment(NamedTuple):
     """What is masked. Widths are drawn from least to most, both included; a mask lies anywhere.
 
     `probability`: of an utterance to be changed. `frequency`: least and most width of a band, in bins: of 201 up to 8 kHz for
-    waveforms, of 80 bands for log-mel. `time`: the most frames of a stretch, of 12.5 ms for waveforms and 10 ms for log-mel,
-    and `share` the most of an utterance that one may take. `bands`, `stretches`: how many of each.
+    waveforms, of 80 bands for log-mel; None for 20 to 80 of the 201, and as large a share of others. `time`: the most frames of
+    a stretch, of 12.5 ms for waveforms and 10 ms for log-mel, and `share` the most of an utterance that one may take. `bands`,
+    `stretches`: how many of each.
     """
 
     probability: float = 0.5
-    frequency: tuple[int, int] = (20, 80)
+    frequency: tuple[int, int] | None = None
     time: int = 80
     share: float = 0.25
     bands: int = 1
@@ -35,11 +37,22 @@ class SpecAugment(NamedTuple):
 
     def check(self, bins: int) -> None:
         """Raises InputError "spec_augment" for parameters that cannot hold where there are so many bins."""
-        low, high = self.frequency
+        low, high = self.widths(bins)
         if not (0 <= self.probability <= 1 and 0 <= low <= high < bins and self.time >= 0 and 0 <= self.share < 1
                 and self.bands >= 0 and self.stretches >= 0):
             raise InputError("spec_augment", found=str(self), expected=f"a probability, widths of 0 <= least <= most < {bins} "
                              "bins, time of 0 or more, a share below 1")
+
+    def widths(self, bins: int) -> tuple[int, int]:
+        """Least and most width of a band where there are so many bins.
+
+        >>> SpecAugment().widths(201), SpecAugment().widths(80)
+        ((20, 80), (8, 32))
+        """
+        if self.frequency is not None:
+            return self.frequency
+        low, high = (round(width * bins / _BINS) for width in _WIDTHS)
+        return low, high
 
     def waveform(self, samples: np.ndarray, key: Key) -> None:
         """Mask float32 [samples] in place."""
@@ -61,7 +74,7 @@ class SpecAugment(NamedTuple):
         if key.fold("whether").uniform()[0] >= self.probability:
             return None
         mask = np.zeros((frames, bins), bool)
-        low, high = self.frequency
+        low, high = self.widths(bins)
         for n in range(self.bands):
             start, stop = _span(low, high, bins, key.fold("band", n))
             mask[:, start:stop] = True

@@ -79,6 +79,14 @@ def test_every_task_setting_arrives(spoken: Spoken) -> None:
     assert sum(part["weight"] for part in shares) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("fbank", [False, True])
+def test_masks_at_the_original_s_defaults(spoken: Spoken, fbank: bool) -> None:
+    task = {"use_fbank": fbank, "spec_aug_p": 1.0}
+    loader = speech_recipe({"asr_task_config": task}).train(spoken.packs, tokenizer=LETTERS, block=20)
+    for batch in loader:
+        assert (batch["source_seqs"] != 0).any()
+
+
 def test_without_a_summary_all_utterances_are_alike(spoken: Spoken) -> None:
     loader = speech_recipe({}).train(spoken.packs, tokenizer=LETTERS, block=6200, sample_budget=1_000_000)
     counts = pytest.importorskip("numpy").bincount(loader.chunks.row)

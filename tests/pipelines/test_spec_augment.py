@@ -85,6 +85,17 @@ def test_the_same_key_draws_the_same_masks() -> None:
     assert (made[0] == made[1]).all() and (made[0] != made[2]).any()
 
 
+@pytest.mark.parametrize("bins", [201, 80])
+def test_what_is_masked_by_default_is_as_large_a_share_of_any_bins(bins: int) -> None:
+    SpecAugment().check(bins)
+    found = []
+    for seed in range(300):
+        values = np.ones((100, bins), np.float32)
+        SpecAugment(1.0, time=0).features(values, Key.of(seed))
+        found.append(int((values == 0).all(axis=0).sum()))
+    assert (min(found), max(found)) == ((20, 80) if bins == 201 else (8, 32))
+
+
 @pytest.mark.parametrize("augment", [
     SpecAugment(1.5), SpecAugment(1.0, (20, 80)), SpecAugment(1.0, (9, 3)), SpecAugment(1.0, (-1, 3)),
     SpecAugment(1.0, (1, 2), -1), SpecAugment(1.0, (1, 2), 1, 1.0), SpecAugment(1.0, (1, 2), bands=-1)])
