@@ -52,10 +52,11 @@ class SpeechLoader(Loader):
 def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_corpus: float = 0.5, beta_language: float = 0.5,
             unit: str = "utterances", languages: Names = None, corpora: Names = None, tokenizer: Any = None, seed: int = 0,
             block: int = 8192, sample_budget: int = 3_200_000, min_batch: int = 1, max_batch: int = 256, group: int = 24,
-            shapes: int | None = None, compat: str | None = None, buckets: Buckets | None = None, min_audio_len: int = 1,
-            max_audio_len: int = 800_000, min_samples_per_char: int = 160, keep_empty: bool = False, keep_unknown: bool = False,
-            remove_unknown: bool = False, max_tokens: int | None = None, features: str = "waveform", normalize: str = "layer",
-            dtype: Any = "float32", spec_augment: SpecAugment | None = None, undecodable: str = "report",
+            shapes: int | None = None, compat: str | None = None, buckets: Buckets | None = None,
+            min_audio_len: int | None = None, max_audio_len: int | None = None, min_samples_per_char: int = 160,
+            keep_empty: bool = False, keep_unknown: bool = False, remove_unknown: bool = False, max_tokens: int | None = None,
+            features: str = "waveform", normalize: str = "layer", dtype: Any = "float32",
+            spec_augment: SpecAugment | None = None, undecodable: str = "report",
             **running: Unpack[Running]) -> SpeechLoader:
     """A loader that draws utterances by the weights of their corpora and languages, and batches them by length.
 
@@ -76,8 +77,9 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
         block: draws of an epoch. Batches of longer blocks pad less; one of 50 batches for each rank is long enough.
         sample_budget: samples of a batch, padding included; min_batch, max_batch: utterances; group, shapes: `budget_batch`.
         compat: "omnilingual" for batches of the original's `buckets`, in place of a budget.
-        min_audio_len, max_audio_len, min_samples_per_char (160: at most 100 characters a second), keep_empty (texts without a
-            character), keep_unknown (texts whose tokens are all unknown), max_tokens: `explain()` counts what is left out.
+        min_audio_len, max_audio_len: samples, both included; those of `buckets`, or 1 and 800,000, where not given.
+        min_samples_per_char (160: at most 100 characters a second), keep_empty (texts without a character), keep_unknown
+            (texts whose tokens are all unknown), max_tokens: `explain()` counts what is left out.
         remove_unknown: leave unknown tokens out of targets.
         features: "waveform" or "log_mel" (80 bands). normalize: "layer" or "scale". dtype: "float32", "float16". See `Reading`.
         spec_augment: masks, drawn for each draw by itself.
@@ -101,13 +103,14 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
     if unit not in ("utterances", "hours"):
         raise InputError("unit", expected="'utterances' or 'hours'", found=repr(unit))
     options = _buckets(compat, buckets, min_audio_len, max_audio_len)
+    least, most = options.min_audio_len, options.max_audio_len
     tokenizer = as_tokenizer(tokenizer)
     reading = Reading(features, normalize, dtype, tokenizer, remove_unknown, spec_augment, undecodable).checked()
     utterances = open_speech(sources)
     chosen = select(utterances, split, languages, corpora)
-    least = max(min_audio_len, FRAME) if features == "log_mel" else min_audio_len
-    rows, dropped = keep(utterances, chosen, Filters(least, max_audio_len, keep_empty, min_samples_per_char, keep_unknown,
-                                                     max_tokens), tokenizer)
+    least = max(least, FRAME) if features == "log_mel" else least
+    rows, dropped = keep(utterances, chosen, Filters(least, most, keep_empty, min_samples_per_char, keep_unknown, max_tokens),
+                         tokenizer)
     if not len(rows):
         raise InputError("empty", expected="utterances that pass the filters", found=f"none of {len(chosen)}: {dropped}")
     names, codes = _partitions(utterances, rows)
@@ -120,8 +123,9 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
     notes = {"split": split, "unit": unit, "left_out": dropped, "summary_without_utterances": unused, "partitions": {
         "/".join(name): {"weight": float(share), "utterances": int(count), "hours": round(float(amount), 6)}
         for name, share, count, amount in zip(names, shares, counts, hours, strict=True)}}
-    recipe = SpeechRecipe(utterances, rows, Mixture.of(draws, codes, rows, block, utterances.local),
-                          Batching(sample_budget, min_batch, max_batch, group, shapes, options), reading, seed, notes)
+    batching = Batching(sample_budget, min_batch, max_batch, group, shapes, options if compat else None)
+    recipe = SpeechRecipe(utterances, rows, Mixture.of(draws, codes, rows, block, utterances.local), batching, reading, seed,
+                          notes)
     return SpeechLoader(recipe, **running)
 
 
@@ -191,11 +195,11 @@ def _shares(weights: dict[Partition, float], names: list[Partition], everything:
     return found / found.sum(), unused
 
 
-def _buckets(compat: str | None, buckets: Buckets | None, least: int, most: int) -> Buckets | None:
+def _buckets(compat: str | None, buckets: Buckets | None, least: int | None, most: int | None) -> Buckets:
+    """The original's options, with the lengths that are fed."""
     if compat not in (None, "omnilingual"):
         raise InputError("compat", expected="None or 'omnilingual'", found=repr(compat))
     if compat is None and buckets is not None:
         raise InputError("buckets", expected="compat='omnilingual' beside them", found="the planner's batches")
-    if compat is None:
-        return None
-    return (buckets or Buckets())._replace(min_audio_len=least, max_audio_len=most)
+    given = {"min_audio_len": least, "max_audio_len": most}
+    return (buckets or Buckets())._replace(**{name: value for name, value in given.items() if value is not None})

@@ -345,6 +345,20 @@ def test_filters_are_counted(tmp_path: Path) -> None:
 BROKEN: dict[int, bytes | None] = {5: b"fLaC no more", 17: None, 44: b""}
 
 
+def test_the_lengths_of_buckets_are_fed_unless_others_are_given(spoken: Spoken) -> None:
+    buckets = pipelines.Buckets(2000, 5000, 20_000, 1)
+
+    def fed(**lengths: Any) -> tuple[int, int]:
+        loader = pipelines.mixture(spoken.packs, compat="omnilingual", buckets=buckets, block=400, **lengths)
+        assert loader.recipe.batching.buckets == buckets._replace(**lengths)
+        return int(loader.chunks.samples.min()), int(loader.chunks.samples.max())
+
+    samples = [len(clip.audio) for clip in spoken.of()]
+    for lengths, least, most in (({}, 2000, 5000), ({"max_audio_len": 4000}, 2000, 4000), ({"min_audio_len": 1}, 1, 5000)):
+        among = [n for n in samples if least <= n <= most]
+        assert fed(**lengths) == (min(among), max(among))
+
+
 @pytest.mark.parametrize("processes", [0, 1])
 def test_undecodable_clips_are_left_out_and_reported(tmp_path: Path, processes: int) -> None:
     found = clips({key: count for key, count in CORPORA.items() if key[1] == "train"})
