@@ -13,6 +13,7 @@ from typing import NamedTuple
 from asdstore.errors import Fault, InputError, MissingError
 
 LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1}
+LEAST, MOST = 0.001, 1e9  # of rates in Hz and times in seconds; what is beyond is a slip, and resamplers hang on it
 VISUAL_KINDS = ("npy", "jpeg_directory", "video")
 REQUIRED = ("sample_id", "visual_path", "audio_path", "source_fps", "labels")
 OPTIONAL = {"start_sec": "0", "visual_kind": "npy", "audio_sample_rate": "16000"}
@@ -72,14 +73,14 @@ def parse_labels(text: str) -> bytes:
 
 
 def parse_number(text: str, name: str, *, positive: bool = True) -> float:
-    """A finite number, above zero (or at least zero). Raises: InputError kind `name`."""
+    """A rate, from LEAST on, or (not `positive`) a time from 0 on, MOST at the most. Raises: InputError kind `name`."""
+    least = LEAST if positive else 0
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0 or (positive and value == 0):
-        least = "above" if positive else "not below"
-        raise InputError(name, expected=f"a finite number {least} 0", found=repr(text[:40]))
+    if not least <= value <= MOST:  # so for NaN
+        raise InputError(name, expected=f"a number from {least} to {MOST:g}", found=repr(text[:40]))
     return value
 
 

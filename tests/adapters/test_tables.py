@@ -38,7 +38,7 @@ def test_a_wrong_label_is_shown_with_its_frame():
         parse_labels("[0, 1, 0.7]")
 
 
-@pytest.mark.parametrize("text", ["0", "-25", "nan", "inf", "x", "", "1e400"])
+@pytest.mark.parametrize("text", ["0", "-25", "nan", "inf", "x", "", "1e400", "1e-300", "1e10"])
 def test_rates_that_are_none(text):
     with pytest.raises(InputError) as caught:
         parse_number(text, "fps")
@@ -83,7 +83,8 @@ def test_manifest_columns_in_another_order_and_unknown_ones(tmp_path):
 @pytest.mark.parametrize(("row", "kind"), [
     ("a\tv\tw\t25\t[0, 7]", "labels"), ("a\tv\tw\tx\t[0]", "fps"), ("a\t\tw\t25\t[0]", "columns"),
     ("a\tv\tw\t25\t[0]\t-1", "start"), ("a\tv\tw\t25\t[0]\tnan", "start"), ("a\tv\tw\t25\t[0]\t0\tpng", "visual-kind"),
-    ("a\tv\tw\t25\t[0]\t0\tnpy\t0", "audio-rate"), ("a\tv\tw\t25\t[0]\t0\tnpy\t0.5", "audio-rate"),
+    ("a\tv\tw\t25\t[0]\t0\tnpy\t0", "audio-rate"), ("a\tv\tw\t25\t[0]\t0\tnpy\t1e15", "audio-rate"),
+    ("a\tv\tw\t25\t[0]\t1e300", "start"), ("a\tv\tw\t25\t[0]\t0\tnpy\t0.5", "audio-rate"),
     ("a\tv\tw\t25\t[0]\t0\tnpy\t8000\tx", "columns"), ("a/b\tv\tw\t25\t[0]", "id"),
 ])
 def test_faults_of_a_manifest_row(tmp_path, row, kind):
