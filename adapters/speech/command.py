@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from adapters import engine
 from adapters.progress import Bar
-from adapters.speech import ingest, rows, sources
+from adapters.speech import ingest, rows, sources, tables
 from adapters.speech.languages import fleurs_languages, mls_languages
 from adapters.speech.parts import Options
 from asdstore.errors import Fault, InputError
@@ -32,7 +32,7 @@ class Preset(NamedTuple):
 
 def presets() -> dict[str, Preset]:
     """FLEURS and MLS."""
-    return {"fleurs": Preset("google/fleurs", sources.Names("audio", "raw_transcription", id=sources.NONE), fleurs_languages(),
+    return {"fleurs": Preset("google/fleurs", sources.Names("audio", "raw_transcription", id=tables.NONE), fleurs_languages(),
                              ("train", "validation", "test"), ("en_us", "fr_fr")),
             "mls": Preset("facebook/multilingual_librispeech", sources.Names("audio", "transcript"), mls_languages(),
                           ("test", "dev", "train"), ("polish", "portuguese"))}

@@ -97,7 +97,7 @@ def _said(piece: Piece) -> Iterator[tuple[tuple[str | None, str | None], range |
         return
     found: dict[tuple[str | None, str | None], list[np.ndarray]] = {}
     for first, batch in batches(piece, columns):
-        values = [_texts(batch, column) if column else [same] * len(batch)
+        values = [_texts(batch, column, piece) if column else [same] * len(batch)
                   for column, same in zip(columns, constant, strict=True)]
         keys = list(zip(*values, strict=True))
         order = {key: n for n, key in enumerate(dict.fromkeys(keys))}
@@ -204,8 +204,11 @@ def _parquet_slices(piece: Piece, columns: list[str], wanted: np.ndarray) -> Ite
 
 
 def _rows(piece: Piece, numbers: np.ndarray, batch: Any) -> Iterator[Row]:
-    sounds, paths = _sounds(batch.column(piece.names.audio))
-    texts, speakers, ids = (_texts(batch, name) for name in (piece.names.text, piece.names.speaker, piece.names.id))
+    try:
+        sounds, paths = _sounds(batch.column(piece.names.audio))
+    except InputError as error:
+        raise InputError(error.fault._replace(file=piece.path, cure=f"Write its column {piece.names.audio} as one.")) from None
+    texts, speakers, ids = (_texts(batch, name, piece) for name in (piece.names.text, piece.names.speaker, piece.names.id))
     if piece.kind == "table":
         numbers = batch.column(tables.ROW).to_numpy()
     for number, sound, path, text, speaker, id_ in zip(numbers.tolist(), sounds, paths, texts, speakers, ids, strict=True):
@@ -228,10 +231,14 @@ def _sounds(column: Any) -> tuple[list[Any], list[Any]]:
             [cell if isinstance(cell, str) else None for cell in found])
 
 
-def _texts(batch: Any, name: str) -> list[str | None]:
+def _texts(batch: Any, name: str, piece: Piece) -> list[str | None]:
     if not name:
         return [None] * len(batch)
     import pyarrow as pa
 
     column = batch.column(name)
-    return column.cast(pa.string()).to_pylist() if column.type != pa.string() else column.to_pylist()
+    try:
+        return column.cast(pa.string()).to_pylist() if column.type != pa.string() else column.to_pylist()
+    except pa.ArrowNotImplementedError as why:
+        raise InputError("column", file=piece.path, expected=f"texts in the column {name}",
+                         found=str(column.type)[:200]) from why

@@ -18,7 +18,6 @@ from asdstore.formats.parquet_set import partitions
 from spec.document import parse_json
 
 SPLITS = {"validation": "dev", "valid": "dev", "val": "dev"}  # others keep their names
-NONE = "-"  # asked for in the place of a column: there is none
 IN_NAMES = re.compile(r"(train|validation|valid|val|dev|test)(?![a-z0-9])")  # how names of files and folders tell a split
 
 
@@ -87,13 +86,17 @@ def _find(path: Path, above: Path, given: Given) -> list[Piece]:
     table = tables.metadata(path)
     if table:
         return [_piece(table, above, given)]
-    found = tables.read_folder(path)
-    return [_resolved(Piece(str(path), "table", Names(), table=found), found.schema, above, given)]
+    return [_of_texts(path, tables.read_folder(path), above, given)]
 
 
 def of_table(table: Any, path: str, given: Given) -> Piece:
     """An Arrow table in memory as a piece. Raises as `find`."""
     return _resolved(Piece(path, "table", Names(), table=table), table.schema, Path(path).absolute().parent, given)
+
+
+def _of_texts(path: Path, table: Any, above: Path, given: Given) -> Piece:
+    """A table whose columns have our own names."""
+    return _resolved(Piece(str(path), "table", Names(), table=table), table.schema, above, given._replace(names=Names()))
 
 
 def _is_open(path: Path) -> bool:
@@ -117,8 +120,7 @@ def _piece(path: Path, above: Path, given: Given) -> Piece:
         raise InputError("source", file=path, found=path.name,
                          expected=f"a folder, or a file that ends in .parquet, .arrow, {', '.join(tables.TABLES)}")
     if kind == "table":
-        table = tables.read_table(path, given.root)
-        return _resolved(Piece(str(path), kind, Names(), table=table), table.schema, above, given)
+        return _of_texts(path, tables.read_table(path, given.root, given.names._asdict()), above, given)
     with arrow_errors(path):
         if kind == "parquet":
             import pyarrow.parquet as pq
@@ -136,7 +138,8 @@ def _resolved(piece: Piece, schema: Any, above: Path, given: Given) -> Piece:
     Raises InputError "column", "split", "language".
     """
     columns = schema.names
-    names = Names(*(_column(name, wanted, piece, columns) for name, wanted in zip(Names._fields, given.names, strict=True)))
+    names = Names(*(tables.column_of(name, wanted, columns, piece.path)
+                    for name, wanted in zip(Names._fields, given.names, strict=True)))
     said = partitions(os.path.abspath(piece.path))
     parts = Path(piece.path).absolute().relative_to(above).with_suffix("").parts[::-1]
     split = given.split or said.get("split", "")
@@ -153,20 +156,6 @@ def _resolved(piece: Piece, schema: Any, above: Path, given: Given) -> Piece:
                              cure=f"Say it with --{name}, or --{name}-column.")
     names = names._replace(split="" if split else names.split, language="" if language else names.language)
     return piece._replace(names=names, split=split, language=language)
-
-
-def _column(name: str, wanted: str, piece: Piece, columns: list[str]) -> str:
-    """The column of a name: the one that is asked for, or the first that is called so. Raises InputError "column"."""
-    if wanted == NONE:
-        return ""
-    if wanted and wanted not in columns:
-        raise InputError("column", file=piece.path, expected=f"a column {wanted!r} with the {name}",
-                         found=", ".join(columns)[:200])
-    found = wanted or next((alias for alias in tables.ALIASES[name] if alias in columns), "")
-    if not found and name in ("audio", "text"):
-        raise InputError("column", file=piece.path, expected=f"a column {', '.join(tables.ALIASES[name])}",
-                         found=", ".join(columns)[:200], cure=f"Name it with --{name}-column.")
-    return found
 
 
 # ---- Arrow

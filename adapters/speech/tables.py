@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from asdstore.errors import AsdError, InputError, MissingError
@@ -26,20 +27,23 @@ ALIASES = {
 TABLES = (".tsv", ".csv", ".jsonl", ".json")
 SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".aac", ".aiff", ".sph", ".webm", ".npy")
 TRANSCRIPTS = (".txt", ".lab")
+NONE = "-"  # asked for in the place of a column: there is none
 LONGEST = 1 << 20  # bytes of a line
 BATCH = 10_000  # rows
 ROW = "row"  # a column of numbers beside the texts: which row of its table this was, from 1 on
 
 
-def read_table(path: Path, root: Path | None = None) -> Any:
+def read_table(path: Path, root: Path | None = None, asked: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The rows of a table as an Arrow table; audio paths are made absolute, from `root` or the table's folder on.
+
+    `asked` names columns that are called otherwise than in ALIASES; "" and what is not in it is found by those.
 
     Raises: MissingError "missing"; InputError "table" (with the row, counted from 1 after the header), "column".
     """
     if not path.is_file():
         raise MissingError("missing", file=path, expected="a table of audio and text", found="no such file")
     rows = _json_rows(path) if path.suffix in (".jsonl", ".json") else _delimited_rows(path)
-    return _arrow(rows, path, (root or path.parent).absolute())
+    return _arrow(rows, path, (root or path.parent).absolute(), asked)
 
 
 def metadata(folder: Path) -> Path | None:
@@ -51,7 +55,8 @@ def read_folder(folder: Path) -> Any:
     """The audio files of a folder and the ones below it, in the order of their paths, each with the transcript beside it."""
     sounds = sorted(path for path in folder.rglob("*")
                     if path.suffix.lower() in SOUNDS and path.name[0] != "." and path.is_file())
-    return _arrow(({"audio": str(path), "text": _transcript(path)} for path in sounds), folder, folder.absolute())
+    rows = ({"audio": str(path.absolute()), "text": _transcript(path)} for path in sounds)
+    return _arrow(rows, folder, folder.absolute(), {})
 
 
 def _transcript(sound: Path) -> str | None:
@@ -74,6 +79,9 @@ def _delimited_rows(path: Path) -> Iterator[dict[str, str | None]]:
         number = 0
         try:
             header = next(reader, [])
+            if len(set(header)) < len(header):
+                raise InputError("table", file=path, expected="a header that names each column once",
+                                 found=", ".join(header)[:200])
             for number, cells in enumerate(reader, 1):
                 if cells and len(cells) != len(header):
                     raise InputError("table", file=path, row=number, expected=f"{len(header)} cells, as the header has",
@@ -101,18 +109,14 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _arrow(rows: Iterable[dict[str, Any]], path: Path, root: Path) -> Any:
+def _arrow(rows: Iterable[dict[str, Any]], path: Path, root: Path, asked: Mapping[str, str]) -> Any:
     import pyarrow as pa
 
     walk = iter(rows)
     first = next(walk, None)
     if first is None:
         raise InputError("table", file=path, expected="at least one row", found="none")
-    columns = {name: next((alias for alias in aliases if alias in first), "") for name, aliases in ALIASES.items()}
-    for name in ("audio", "text"):
-        if not columns[name]:
-            raise InputError("column", file=path, expected=f"a column {', '.join(ALIASES[name])}",
-                             found=", ".join(first) or "none")
+    columns = {name: column_of(name, asked.get(name, ""), first, path) for name in ALIASES}
     columns = {name: column for name, column in columns.items() if column}
     schema = pa.schema([*((name, pa.string()) for name in columns), (ROW, pa.int64())])
     batches: list[Any] = []
@@ -126,6 +130,20 @@ def _arrow(rows: Iterable[dict[str, Any]], path: Path, root: Path) -> Any:
             batches.append(pa.record_batch(held, schema))
             held = {name: [] for name in schema.names}
     return pa.Table.from_batches([*batches, pa.record_batch(held, schema)])
+
+
+def column_of(name: str, wanted: str, columns: Iterable[str], path: object) -> str:
+    """The column of a name: the one that is asked for, or the first that is called so. Raises InputError "column"."""
+    if wanted == NONE:
+        return ""
+    columns = list(columns)
+    if wanted and wanted not in columns:
+        raise InputError("column", file=path, expected=f"a column {wanted!r} with the {name}", found=", ".join(columns)[:200])
+    found = wanted or next((alias for alias in ALIASES[name] if alias in columns), "")
+    if not found and name in ("audio", "text"):
+        raise InputError("column", file=path, expected=f"a column {', '.join(ALIASES[name])}", found=", ".join(columns)[:200],
+                         cure=f"Name it with --{name}-column.")
+    return found
 
 
 def _path(root: Path, value: Any) -> str | None:

@@ -350,7 +350,8 @@ def test_a_parquet_file_with_a_damaged_page(speech: Any) -> None:
 
 
 @pytest.mark.parametrize(("text", "kind"), [
-    ("", "table"), ("audio\ttext\n", "table"), ("audio\ttext\na.wav\n", "table"), ("sound\ttext\na.wav\tb\n", "column"),
+    ("", "table"), ("audio\ttext\n", "table"), ("audio\ttext\ttext\na.wav\ta\tb\n", "table"),
+    ("audio\ttext\na.wav\n", "table"), ("sound\ttext\na.wav\tb\n", "column"),
     ("audio\twords\na.wav\tb\n", "column"), ("audio\ttext\na.wav\t\udcff\n", "table")])
 def test_bad_tables(speech: Any, text: str, kind: str) -> None:
     speech.root.mkdir()

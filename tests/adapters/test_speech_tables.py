@@ -1,0 +1,47 @@
+"""Tables and folders as sources of speech: where their files are found, and which columns are what."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq  # noqa: E402
+
+ENGLISH = ("--language", "eng_Latn", "--split", "train")
+
+
+def texts(found: Any) -> list[str]:
+    return list(found.texts)
+
+
+def test_a_folder_is_found_from_where_the_program_runs(speech: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (speech.root / "clips").mkdir(parents=True)
+    (speech.root / "clips/a.wav").write_bytes(speech.tone())
+    (speech.root / "clips/a.txt").write_text("One")
+    monkeypatch.chdir(speech.root)
+    speech.report("--input", "clips", *ENGLISH)
+    assert texts(speech.open()) == ["one"]
+
+
+@pytest.mark.parametrize("table", ["sound\tsaid\tid\na.wav\tOne\tx\n", '{"sound": "a.wav", "said": "One", "id": "x"}\n'])
+def test_columns_of_tables_by_any_name(speech: Any, table: str) -> None:
+    speech.root.mkdir()
+    (speech.root / "a.wav").write_bytes(speech.tone())
+    path = speech.root / ("t.jsonl" if table[0] == "{" else "t.tsv")
+    path.write_text(table)
+    assert speech.faults("--input", path, *ENGLISH, "--audio-column", "voice")[0]["kind"] == "column"
+    speech.report("--input", path, *ENGLISH, "--audio-column", "sound", "--text-column", "said")
+    assert [(one.text, one.id) for one in speech.open()] == [("one", "x")]
+    path.write_text(table.replace("sound", "audio").replace("said", "raw_transcription"))
+    speech.report("--input", path, *ENGLISH, "--preset", "fleurs", output="preset")
+    assert [(one.text, one.id) for one in speech.open("preset")] == [("one", "a")]  # numbers of sentences are no ids of clips
+
+
+@pytest.mark.parametrize(("column", "cells"), [("audio", [[1, 2]]), ("text", [["a"]]), ("language", [["eng_Latn"]])])
+def test_columns_of_other_types_name_the_file(speech: Any, column: str, cells: list) -> None:
+    speech.root.mkdir()
+    table = pa.table({"audio": [speech.tone()], "text": ["a"], "language": ["eng_Latn"]} | {column: cells})
+    pq.write_table(table, speech.root / "a.parquet")
+    fault, = speech.faults("--input", speech.root / "a.parquet", "--split", "train")
+    assert fault["file"].endswith("a.parquet") and column in fault["cure"] + fault["expected"] and "list" in fault["found"]
