@@ -7,6 +7,7 @@
 """
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ def survey(loader: str | Path, root: str | Path | None = None, *, skip_missing: 
 def _record(row: ManifestRow, base: Path) -> Record:
     visual, sound = base / row.visual_path, base / row.audio_path
     for path, kind in ((visual, "faces-missing"), (sound, "audio-missing")):
-        if not path.exists():
+        if not os.path.exists(path):  # false, too, for a name that no file can have
             raise MissingError(kind, file=path, sample_id=row.sample_id, expected="the file that the manifest names",
                                found="nothing", cure="Correct the path or --root, or use --skip-missing.")
     source = Source(str(visual), row.visual_kind, str(sound), row.audio_sample_rate, row.labels)

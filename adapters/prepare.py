@@ -46,6 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AsdError as error:
         _say_error(error, options)
         return UNREADABLE if isinstance(error, MissingError) else USAGE if error.kind in OPTIONS else FAULTS
+    except OSError as error:  # a file or folder that may not be read
+        why = error.strerror or str(error)
+        _say_error(StoreError("io", file=error.filename or "", expected="it to open", found=why), options)
+        return UNREADABLE
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where this one was", file=sys.stderr)
         return STOPPED
@@ -61,7 +65,7 @@ def _run(job: Job, options: argparse.Namespace) -> int:
         if survey.faults:
             return _say_faults(survey.faults, options)
         if not survey.records:
-            return _say_nothing(survey)
+            return _say_nothing(survey, options)
         if options.dry_run:
             return _say_plan(survey, job, options)
         try:
@@ -115,10 +119,16 @@ def _say_plan(survey: Survey, job: Job, options: argparse.Namespace) -> int:
     return FINE
 
 
-def _say_nothing(survey: Survey) -> int:
+def _say_nothing(survey: Survey, options: argparse.Namespace) -> int:
     from adapters.summary import table
+    from asdstore.errors import Fault
 
-    print(f"{table(_foreseen(survey))}\nno track is left to pack", file=sys.stderr)
+    report = _foreseen(survey)
+    nothing = Fault("no-tracks", expected="at least one track", found="none that is left to pack")
+    if options.json:
+        print(json.dumps({"faults": [nothing._asdict()], **report}, indent=2))
+    else:
+        print(f"{table(report)}\n{nothing.text()}", file=sys.stderr)
     return FAULTS
 
 
@@ -264,20 +274,24 @@ class _NoLoader(argparse.Action):
 
 
 def _positive(text: str) -> float:
-    return _checked(float(text), lambda value: value > 0)
+    return _checked(text, float, lambda value: value > 0, "a number above 0")
 
 
 def _seconds(text: str) -> float:
-    return _checked(float(text), lambda value: value >= 0)
+    return _checked(text, float, lambda value: value >= 0, "a number from 0")
 
 
 def _count(text: str) -> int:
-    return int(_checked(int(text), lambda value: value >= 1))
+    return _checked(text, int, lambda value: value >= 1, "a whole number from 1")
 
 
-def _checked(value: float, fits: Callable[[float], bool]) -> float:
+def _checked(text: str, number: Callable[[str], Any], fits: Callable[[Any], bool], expected: str) -> Any:
+    try:
+        value = number(text)
+    except ValueError:
+        value = float("nan")
     if not fits(value) or value == float("inf"):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
     return value
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-NAMED = 5  # ids that the table names; report.json has them all
+NAMED = 5  # ids that the table names; report.json and --json have them all
 
 LABELS = {  # of the notes that adapters leave: text, and what is counted
     "audio_differs_from_time_stamps": "audio differs from time stamps",
@@ -94,7 +94,7 @@ def _named(label: str, names: list[str]) -> list[str]:
 
 
 def _names(names: list[str]) -> list[str]:
-    more = [f"      and {len(names) - NAMED:,} more, all in report.json"] if len(names) > NAMED else []
+    more = [f"      and {len(names) - NAMED:,} more, --json names all"] if len(names) > NAMED else []
     return [f"      {name}" for name in names[:NAMED]] + more
 
 

@@ -137,9 +137,10 @@ def test_missing_files_are_listed_or_skipped(manifest, media):
     manifest.add("a", "f.npy", "a.wav", 5)
     manifest.add("b", "none.npy", "a.wav", 5)
     manifest.add("c", "f.npy", "none.wav", 5)
+    manifest.add("d", "x" * 300, "a.wav", 5)
     assert [(f["sample_id"], f["kind"], f["row"]) for f in manifest.prepare(code=1)["faults"]] == [
-        ("b", "faces-missing", 3), ("c", "audio-missing", 4)]
-    assert manifest.prepare("--skip-missing")["skipped"] == {"faces-missing": ["b"], "audio-missing": ["c"]}
+        ("b", "faces-missing", 3), ("c", "audio-missing", 4), ("d", "faces-missing", 5)]
+    assert manifest.prepare("--skip-missing")["skipped"] == {"faces-missing": ["b", "d"], "audio-missing": ["c"]}
 
 
 def test_paths_are_relative_to_the_root(manifest, media):

@@ -160,12 +160,36 @@ def test_exit_codes(clip_tree, tmp_path):
     assert len(asdstore.open(clip_tree.pack)) == 2  # the old pack stands
 
 
+def test_a_folder_that_may_not_be_read(clip_tree, monkeypatch):
+    fill(clip_tree, 1)
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    code, _, err = clip_tree.prepare()
+    assert code == 3 and err == f"{clip_tree.visual / 'train'}: expected it to open, found Permission denied [io]\n"
+
+
+def test_nothing_left_is_a_fault_with_the_report(clip_tree):
+    fill(clip_tree, 7)
+    for wav in clip_tree.audio.rglob("*.wav"):
+        wav.unlink()
+    code, out, err = clip_tree.prepare("--skip-missing", "--json")
+    said = json.loads(out)
+    assert code == 1 and not err and [fault["kind"] for fault in said["faults"]] == ["no-tracks"]
+    assert len(said["skipped"]["audio-missing"]) == 7
+    code, out, err = clip_tree.prepare("--skip-missing")
+    assert code == 1 and not out and "and 2 more, --json names all" in err and "[no-tracks]" in err
+
+
 @pytest.mark.parametrize("arguments", [["ava"], ["lrs3"], [], ["ava", "--loader", "x", "--workers", "0"],
                                        ["ava", "--loader", "x", "--max-shard-gb", "nan"], ["msdwild", "--input", "x"]])
 def test_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         prepare.main(arguments)
-    assert caught.value.code == 2 and "usage:" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and "usage:" in err and "invalid _" not in err
 
 
 def test_the_table_for_people(clip_tree):
