@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pipelines.spec_augment import SpecAugment
     from pipelines.tokenizers import Characters, SentencePiece
     from pipelines.transforms import Transform, budget_batch, chain, chunk, filter, map, normalize, prefix, resample, targets
+    from pipelines.verify import verify
 
 _HOME = {
     "augment": "augment_faces mix_voice substitute_voice",
@@ -61,9 +62,12 @@ _HOME = {
     "transforms": "Transform budget_batch chain chunk filter map normalize prefix resample targets",
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names.split()}
+_VERBS = ("verify",)  # modules that are commands too, and are called by their own name: pipelines.verify(path)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _VERBS:
+        return importlib.import_module(f"pipelines.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'pipelines' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"pipelines.{_PLACES[name]}"), name)
@@ -74,4 +78,4 @@ def __getattr__(name: str) -> Any:
 __all__ = ["Buckets", "Characters", "Key", "Loader", "Plan", "SentencePiece", "SpecAugment", "Transform", "augment_faces",
            "budget_batch", "build", "chain", "chunk", "context", "evaluate", "filter", "frames", "ignore_labels", "lift", "map",
            "map_labels", "mix_voice", "mixture", "mixture_weights", "normalize", "partition", "prefix", "projection_targets",
-           "resample", "shuffle", "speech_recipe", "substitute_voice", "targets", "train"]
+           "resample", "shuffle", "speech_recipe", "substitute_voice", "targets", "train", "verify"]

@@ -60,7 +60,7 @@ def verify(dataset_path: Any, split: str = "train", num_iterations: int = 10, *,
     A split whose name has "train" in it, or any with `stats_path` (a summary), is drawn as by `mixture`; others are read once,
     as by `evaluate`. Without a tokenizer one of the characters of the corpus is made. `settings` are further ones of these two.
 
-    Raises: what opening and `mixture` raise.
+    Raises: InputError "num_iterations" for one below 0; what opening and `mixture` raise.
 
     >>> found = verify("all_asr/version=0", "train", 10)                                       # doctest: +SKIP
     >>> found.fine, found.padding, found.speed                                                 # doctest: +SKIP
@@ -69,9 +69,11 @@ def verify(dataset_path: Any, split: str = "train", num_iterations: int = 10, *,
     from asdstore.formats.parquet import ParquetSet
     from asdstore.stats import compute_stats
     from pipelines.mixture_loader import evaluate_speech, mixture
+    from pipelines.settings import whole
     from pipelines.speech_corpus import open_speech
     from pipelines.tokenizers import Characters
 
+    whole("num_iterations", num_iterations, 0, file="verify")
     utterances = open_speech(dataset_path)
     shares = sorted(share for part in utterances.parts for share in compute_stats(part, per_split=True))
     chosen = tokenizer or Characters.of(utterances.text(i) for i in range(len(utterances)))
@@ -157,6 +159,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stats_path", "--stats-path", help="a summary of hours for the weights (default: counted)")
     parser.add_argument("--json", action="store_true", help="the report as JSON on stdout")
     options = parser.parse_args(argv)
+    if options.num_iterations < 0:
+        parser.error("--num_iterations is a number of batches, 0 or more")
     from asdstore.errors import AsdError
 
     try:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pipelines
+from asdstore.errors import InputError
 from asdstore.stats import compute_stats
 from pipelines.verify import _seen, describe, main, verify
 from tests.pipelines.made_speech import CORPORA, Spoken, clips, write_foreign
@@ -36,7 +37,14 @@ def test_more_iterations_than_a_block_and_a_summary(spoken: Spoken, tmp_path: Pa
     found = verify(spoken.own, "train", 9, stats_path=tmp_path / "summary.tsv", block=20, sample_budget=20_000, group=1)
     assert len(found.batches) == 9 and sum(batch.utterances for batch in found.batches) > 20
     assert len(verify(spoken.packs[0], "dev", 9).batches) == 1, "an evaluation ends"
-    assert pipelines.verify(spoken.packs, "train", 1).files == 2  # type: ignore[operator]
+    assert pipelines.verify(spoken.packs, "train", 1).files == 2
+    with pytest.raises(InputError):
+        verify(spoken.packs, "train", -1)
+
+
+def test_the_module_is_called_without_an_import_of_its_own(spoken: Spoken) -> None:
+    code = f"import pipelines; print(pipelines.verify({str(spoken.own)!r}, 'dev', 1).fine)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"
 
 
 def test_what_cannot_be_decoded_is_named_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,9 +59,10 @@ def test_what_is_no_set(tmp_path: Path, spoken: Spoken, capsys: pytest.CaptureFi
     assert "none" in capsys.readouterr().err
     assert main(["--dataset_path", str(spoken.own), "--split", "nope", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["faults"][0]["kind"] == "split"
-    with pytest.raises(SystemExit) as left:
-        main([])
-    assert left.value.code == 2
+    for wrong in ([], ["--dataset_path", str(spoken.own), "--num_iterations", "-1"]):
+        with pytest.raises(SystemExit) as left:
+            main(wrong)
+        assert left.value.code == 2
 
 
 def test_wrong_batches_are_seen(spoken: Spoken) -> None:
