@@ -12,7 +12,7 @@ from pipelines.loader import Composition, Loader
 from pipelines.log_mel import FRAME
 from pipelines.mixture_buckets import Buckets
 from pipelines.mixture_draws import Mixture
-from pipelines.mixture_summary import Partition, mixture_weights
+from pipelines.mixture_summary import Partition, mixture_weights, named
 from pipelines.presets import Running
 from pipelines.spec_augment import SpecAugment
 from pipelines.speech_batch import Reading
@@ -118,7 +118,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
     counts = np.bincount(codes, minlength=len(names))
     weights = mixture_weights(dict(zip(names, hours.tolist(), strict=True)) if summary is None else summary,
                               beta_corpus, beta_language, split)
-    shares, unused = _shares(weights, names, everything=languages is None and corpora is None)
+    shares, unused = _shares(weights, names, summary, everything=languages is None and corpora is None)
     draws = shares * counts / hours if unit == "hours" else shares
     notes = {"split": split, "unit": unit, "left_out": dropped, "summary_without_utterances": unused, "partitions": {
         "/".join(name): {"weight": float(share), "utterances": int(count), "hours": round(float(amount), 6)}
@@ -157,6 +157,8 @@ def select(utterances: Utterances, split: str, languages: Names, corpora: Names)
 
     Raises: InputError "split", "languages" or "corpora" for a name that no utterance has, with those that there are; "empty".
     """
+    if not isinstance(split, str):
+        raise InputError("split", expected="the name of a split", found=repr(split))
     for kind, wanted, column in (("split", [split], utterances.split), ("languages", languages, utterances.language),
                                  ("corpora", corpora, utterances.corpus)):
         if isinstance(wanted, str):
@@ -180,12 +182,13 @@ def _partitions(utterances: Utterances, rows: np.ndarray) -> tuple[list[Partitio
     return names, codes
 
 
-def _shares(weights: dict[Partition, float], names: list[Partition], everything: bool) -> tuple[np.ndarray, list[str]]:
+def _shares(weights: dict[Partition, float], names: list[Partition], summary: Any,
+            everything: bool) -> tuple[np.ndarray, list[str]]:
     """The weights of the partitions that are drawn, over their sum, and the summary's rows without utterances."""
     missing = ["/".join(name) for name in names if not weights.get(name)]
     if missing:
-        raise InputError("summary", expected="hours above 0 for each corpus and language that has utterances",
-                         found=f"none for {', '.join(missing[:_NAMED])}{' ...' if len(missing) > _NAMED else ''}",
+        raise InputError("summary", file=named(summary), expected="hours above 0 for each corpus and language that has "
+                         "utterances", found=f"none for {', '.join(missing[:_NAMED])}{' ...' if len(missing) > _NAMED else ''}",
                          cure="Make it again with `asdstore stats`, or leave them out with corpora= and languages=.")
     unused = sorted("/".join(name) for name in set(weights) - set(names)) if everything else []
     if unused:

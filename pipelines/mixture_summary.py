@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,13 @@ def mixture_weights(summary: Any, beta_corpus: float = 0.5, beta_language: float
     {'mls/deu': 0.375, 'mls/fra': 0.125, 'cv/lug': 0.5}
     """
     for name, beta in (("beta_corpus", beta_corpus), ("beta_language", beta_language)):
-        if not (isinstance(beta, (int, float)) and math.isfinite(beta) and beta >= 0):
+        if not (isinstance(beta, Real) and math.isfinite(beta) and beta >= 0):
             raise InputError("beta", expected=f"{name} of 0 or more", found=repr(beta))
     hours = read_summary(summary, split)
     totals = _sums(hours.items())
     for corpus, total in totals.items():
         if not total:
-            raise InputError("summary", file=_named(summary), sample_id=corpus, expected="more than 0 hours of each corpus",
+            raise InputError("summary", file=named(summary), sample_id=corpus, expected="more than 0 hours of each corpus",
                              found="0", cure="Leave it out.")
     whole = sum(totals.values())
     of_corpus = {corpus: (total / whole) ** beta_corpus for corpus, total in totals.items()}
@@ -60,27 +61,28 @@ def read_summary(summary: Any, split: str | None = None) -> dict[Partition, floa
     if isinstance(summary, (str, os.PathLike)):
         rows = _lines(Path(summary), split)
     elif isinstance(summary, Mapping):
-        rows = [(*key, hours) for key, hours in summary.items()]
+        rows = [(number, *key, hours) for number, (key, hours) in enumerate(summary.items())]
     else:
-        rows = [(one.corpus, one.language, one.hours) for one in summary if not split or one.split in ("", split)]
+        rows = [(number, one.corpus, one.language, one.hours) for number, one in enumerate(summary)
+                if not split or one.split in ("", split)]
     found: dict[Partition, float] = {}
-    for number, (corpus, language, hours) in enumerate(rows):
+    for number, corpus, language, hours in rows:
         key = (str(corpus), str(language))
         if key in found:
             raise _wrong(summary, number, "each corpus and language once", f"{'/'.join(key)} again")
         found[key] = _hours(hours, summary, number)
     if not found:
-        raise InputError("summary", file=_named(summary), expected="at least one row",
+        raise InputError("summary", file=named(summary), expected="at least one row",
                          found="none" if split is None else f"none of the split {split!r}")
     return found
 
 
-def _lines(path: Path, split: str | None) -> list[tuple[str, str, str]]:
-    """The rows of a TSV. All values are texts: a language may be called nan."""
+def _lines(path: Path, split: str | None) -> list[tuple[int, str, str, str]]:
+    """The rows of a TSV, with their lines counted from 1. All values are texts: a language may be called nan."""
     try:
         if path.stat().st_size > _LARGEST:
             raise InputError("summary", file=path, expected=f"at most {_LARGEST} bytes", found=str(path.stat().st_size))
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as why:
         raise InputError("summary", file=path, expected="text in UTF-8", found=str(why)) from why
     except OSError as why:
@@ -89,15 +91,15 @@ def _lines(path: Path, split: str | None) -> list[tuple[str, str, str]]:
     head, *lines = text.splitlines() or [""]
     names = head.split("\t")
     if any(names.count(name) != 1 for name in _HEAD):
-        raise InputError("summary", file=path, row=0, expected=f"a header with {', '.join(_HEAD)}", found=repr(head)[:200])
+        raise InputError("summary", file=path, row=1, expected=f"a header with {', '.join(_HEAD)}", found=repr(head)[:200])
     rows = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines, 2):
         cells = line.split("\t")
         if line and len(cells) != len(names):
             raise _wrong(path, number, f"{len(names)} columns", str(len(cells)))
         row = dict(zip(names, cells, strict=False))
         if line and (split is None or row.get("split", split) == split):
-            rows.append((row["corpus"], row["language"], row["hours"]))
+            rows.append((number, row["corpus"], row["language"], row["hours"]))
     return rows
 
 
@@ -119,9 +121,10 @@ def _sums(items: Iterable[tuple[Partition, float]]) -> dict[str, float]:
 
 
 def _wrong(summary: Any, row: int, expected: str, found: str) -> InputError:
-    return InputError("summary", file=_named(summary), row=row, expected=expected, found=found,
+    return InputError("summary", file=named(summary), row=row, expected=expected, found=found,
                       cure="Make it again with `asdstore stats`.")
 
 
-def _named(summary: Any) -> str:
+def named(summary: Any) -> str:
+    """What messages call a summary."""
     return os.fspath(summary) if isinstance(summary, (str, os.PathLike)) else "summary"

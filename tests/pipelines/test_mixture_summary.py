@@ -4,7 +4,9 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,6 +79,16 @@ def test_bad_summaries_are_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as error:
         mixture_weights(path)
     assert error.value.kind == "summary" and str(path) in str(error.value)
+
+
+def test_faults_are_named_by_line_and_a_mark_at_the_beginning_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "summary.tsv"
+    path.write_text("\ufeffcorpus\tlanguage\tsplit\thours\na\tx\tdev\t1\n\na\tx\ttrain\t2\na\ty\ttrain\tmany\n", "utf-8")
+    beta: Any = np.float32(0.5)
+    assert mixture_weights(path, beta, split="dev") == {("a", "x"): 1.0}
+    with pytest.raises(InputError) as error:
+        mixture_weights(path, split="train")
+    assert error.value.fault.row == 5
 
 
 def test_a_missing_summary_and_one_that_is_no_text(tmp_path: Path) -> None:
