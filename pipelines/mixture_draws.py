@@ -15,6 +15,7 @@ import numpy as np
 
 from asdstore.errors import InputError
 from pipelines.keys import Key
+from pipelines.settings import whole
 
 _LINE = 40  # bits of a place on the line
 _PLACES = 32  # bits of a place within a D-th part of it, and of the number of a block
@@ -51,7 +52,7 @@ class Mixture(NamedTuple):
 
         Raises: InputError "block" for a number of draws that cannot be; "weights"; "empty" for a partition without rows.
         """
-        if not 1 <= draws <= MOST_DRAWS:
+        if not 1 <= whole("block", draws) <= MOST_DRAWS:
             raise InputError("block", expected=f"1 to {MOST_DRAWS} draws", found=str(draws))
         if not len(weights) or not (np.isfinite(weights).all() and (weights > 0).all()):
             raise InputError("weights", expected="a weight above 0 for each partition", found=str(np.asarray(weights))[:100])

@@ -47,6 +47,8 @@ class Reading(NamedTuple):
                             ("undecodable", ("report", "error"))):
             if getattr(self, name) not in known:
                 raise InputError(name, expected=" or ".join(map(repr, known)), found=repr(getattr(self, name)))
+        if not isinstance(self.spec_augment, SpecAugment | None):
+            raise InputError("spec_augment", expected="a SpecAugment or None", found=repr(self.spec_augment)[:100])
         if self.spec_augment is not None:
             self.spec_augment.check(BANDS if self.features == "log_mel" else 201)
         return self
@@ -57,9 +59,13 @@ class Reading(NamedTuple):
         return getattr(self.tokenizer, "pad_id", 0)
 
     def tokens(self, text: str) -> np.ndarray:
-        """int64 [tokens]."""
+        """int64 [tokens]. Raises: InputError "tokenizer" for tokens that are no whole numbers."""
         assert self.tokenizer is not None
-        found = np.asarray(self.tokenizer(text), np.int64)
+        given = np.asarray(self.tokenizer(text))
+        if given.ndim != 1 or (len(given) and given.dtype.kind not in "iu"):
+            raise InputError("tokenizer", expected="a list of whole numbers for each text",
+                             found=f"{given.tolist()!r}"[:100] + f" for {text!r}"[:100])
+        found = given.astype(np.int64)
         unknown = getattr(self.tokenizer, "unknown_id", None)
         return found[found != unknown] if self.remove_unknown and unknown is not None else found
 

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from asdstore.errors import Fault, InputError
+from asdstore.errors import Fault
 from pipelines.batching import Batches, Limits, check_limits, compose
 from pipelines.buffers import Pool
 from pipelines.keys import Key
 from pipelines.mixture_buckets import Buckets, as_batches, bucketed
 from pipelines.mixture_draws import Draws, Mixture
 from pipelines.recipe import Recipe
+from pipelines.settings import whole
 from pipelines.shapes import choose, compose_shapes
 from pipelines.speech_batch import Place, Reading, make, source_width, token_width
 from pipelines.speech_corpus import Utterances
@@ -52,11 +53,11 @@ class Batching(NamedTuple):
     def check(self, longest: int) -> None:
         """Raises InputError "budget", "min_batch", "max_batch", "group", "shapes"."""
         for name, value in (("group", self.group), ("shapes", 1 if self.shapes is None else self.shapes)):
-            if value < 1:
-                raise InputError(name, expected="at least 1", found=str(value))
+            whole(name, value, 1)
         if self.buckets is None:
-            if self.budget < TICK:
-                raise InputError("budget", expected=f"at least {TICK} samples", found=str(self.budget))
+            for name, value, least in (("budget", self.budget, TICK), ("min_batch", self.min_batch, 1),
+                                       ("max_batch", self.max_batch, 1)):
+                whole(name, value, least)
             check_limits(self.limits, -(-longest // TICK))
         else:
             bucketed([], self.buckets)
@@ -106,7 +107,7 @@ class SpeechRecipe(Recipe):
     def __init__(self, utterances: Utterances, rows: np.ndarray, mixture: Mixture | None, batching: Batching, reading: Reading,
                  seed: int, notes: dict[str, Any]):
         self.utterances, self.rows, self.mixture = utterances, rows, mixture
-        self.batching, self.reading, self.seed, self.notes = batching, reading, int(seed), notes
+        self.batching, self.reading, self.seed, self.notes = batching, reading, whole("seed", seed), notes
         self.transform = stage("mixture", still=mixture is None)  # what bridges ask: is each epoch alike?
         self.packs = utterances.parts
         self._blocks: OrderedDict[int, Block] = OrderedDict()

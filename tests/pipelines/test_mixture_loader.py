@@ -402,7 +402,9 @@ def test_what_cannot_be_asked_for(spoken: Spoken, pack: Any) -> None:
         "beta"), ({"block": 0}, "block"), ({"sample_budget": 5000}, "budget"), ({"sample_budget": 1}, "budget"), ({"min_batch":
         9, "max_batch": 3}, "max_batch"), ({"group": 0}, "group"), ({"shapes": 0}, "shapes"), ({"max_audio_len": 0}, "filter"),
         ({"max_tokens": 0}, "filter"), ({"tokenizer": 3}, "tokenizer"), ({"spec_augment": pipelines.SpecAugment(2.0)},
-        "spec_augment"), ({"corpora": ["cv"], "languages": ["fra_Latn"]}, "empty")]
+        "spec_augment"), ({"corpora": ["cv"], "languages": ["fra_Latn"]}, "empty"), ({"block": 2.5}, "block"), ({"split": None},
+        "split"), ({"seed": 1.5}, "seed"), ({"max_batch": 2.5}, "max_batch"), ({"sample_budget": "9"}, "budget"),
+        ({"group": 1.5}, "group"), ({"spec_augment": 0.5}, "spec_augment")]
     for settings, kind in wrong:
         with pytest.raises(InputError) as error:
             load(spoken, **settings)
@@ -411,6 +413,13 @@ def test_what_cannot_be_asked_for(spoken: Spoken, pack: Any) -> None:
         with pytest.raises(InputError) as error:
             pipelines.mixture(sources)
         assert error.value.kind == "speech"
+
+
+@pytest.mark.parametrize("tokens", [[1.5], ["a"], None, 3, [[1, 2]]])
+def test_tokens_that_are_no_whole_numbers(spoken: Spoken, tokens: Any) -> None:
+    with pytest.raises(InputError) as error:
+        next(iter(load(spoken, tokenizer=lambda text: tokens)))
+    assert error.value.kind == "tokenizer"
 
 
 def test_texts_of_clips() -> None:
