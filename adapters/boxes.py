@@ -61,3 +61,8 @@ def read_boxes(path: str | Path) -> Boxes:
         repeated += frame in track
         track[frame] = box
     return boxes._replace(repeated=repeated)
+
+
+def find_row(path: str | Path, frame: int, face: str) -> int:
+    """The row of a sound bbox CSV that gives the box of a face in a frame, for messages: the last one, which stands."""
+    return max(number for number, line in text_lines(path) if parse_box(line)[:2] == (frame, face))

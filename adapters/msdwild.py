@@ -6,7 +6,7 @@ Each video is decoded once, from its start, never by seeking; its audio once too
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.boxes import Boxes, read_boxes
+from adapters.boxes import Boxes, find_row, read_boxes
 from adapters.media import video
 from adapters.media.crop import BLANK, crop_face
 from adapters.media.probe import Video, probe
@@ -76,10 +76,11 @@ def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice
             found.faults.extend(boxes.faults)
             found.records.extend(_records(name, pair, facts, boxes, speech, choice, tally))
         except AsdError as error:
-            found.faults.append(error.fault)
+            found.faults.append(error.fault if error.fault.file else error.fault._replace(file=str(pair[0])))
     sources = fingerprint(path for name in members for path in (folder / f"{name}.mp4", folder / f"{name}.csv"))
     return found._replace(sources=sources, report={"windows": tally.report(), "rttm": {
-        "zero_durations": speech.zero_durations, "other_lines": speech.other_lines}})
+        "zero_durations": speech.zero_durations, "other_lines": speech.other_lines,
+        "recordings_without_video": 0 if split else len(speech.recordings.keys() - names)}})
 
 
 def find_split(split: str, rttm: Path) -> Path:
@@ -112,9 +113,12 @@ class _Tally:
         self.rows_beyond_video = self.repeated_rows = 0
         self.seconds = self.kept = 0.0
         self.lost: list[str] = []
+        self.faceless: list[str] = []
+        self.unnamed: list[str] = []
         self.miscounted: list[str] = []
 
-    def add(self, name: str, facts: Video, boxes: Boxes, windows: list[Window]) -> None:
+    def add(self, name: str, facts: Video, boxes: Boxes, windows: list[Window], kept_faces: list[list[str]],
+            speakers: Collection[str]) -> None:
         kept = len({frame for window in windows for frame in range(window.start, window.start + window.frames)})
         self.videos += 1
         self.windows += len(windows)
@@ -122,8 +126,15 @@ class _Tally:
         self.kept += kept / facts.fps
         self.rows_beyond_video += sum(frame >= facts.frames for face in boxes.faces.values() for frame in face)
         self.repeated_rows += boxes.repeated
+        self.windows_without_face += sum(not faces for faces in kept_faces)
+        for window, faces in zip(windows, kept_faces, strict=True):
+            span = range(window.start, window.start + window.frames)
+            self.faces_left_out += sum(any(frame in track for frame in span) for track in boxes.faces.values()) - len(faces)
         if not windows:
             self.lost.append(name)
+        elif not any(kept_faces):
+            self.faceless.append(name)
+        self.unnamed += [f"{name}: {face}" for face in sorted(set().union(*kept_faces) - set(speakers))]
         if facts.claimed_frames != facts.frames:
             self.miscounted.append(f"{name}: {facts.claimed_frames} frames claimed, {facts.frames} found")
 
@@ -133,20 +144,20 @@ class _Tally:
                 "hours_in_windows": round(self.kept / 3600, 6), "share_of_hours_in_windows": round(share, 4),
                 "windows": self.windows, "windows_without_face": self.windows_without_face,
                 "faces_left_out": self.faces_left_out, "box_rows_beyond_video": self.rows_beyond_video,
-                "box_rows_repeated": self.repeated_rows, "lost_videos": self.lost, "frames_miscounted": self.miscounted}
+                "box_rows_repeated": self.repeated_rows, "lost_videos": self.lost,
+                "videos_without_lasting_face": self.faceless, "faces_not_in_rttm": self.unnamed,
+                "frames_miscounted": self.miscounted}
 
 
 def _records(name: str, pair: tuple[Path, Path], facts: Video, boxes: Boxes, speech: Speech, choice: Choice,
              tally: _Tally) -> Iterator[Record]:
     windows = lay_windows(boxes.frames, facts.frames, facts.fps, choice)
-    tally.add(name, facts, boxes, windows)
-    for window in windows:
-        faces = present(boxes.faces, window, choice)
-        span = range(window.start, window.start + window.frames)
-        tally.windows_without_face += not faces
-        tally.faces_left_out += sum(any(frame in track for frame in span) for track in boxes.faces.values()) - len(faces)
+    kept = [present(boxes.faces, window, choice) for window in windows]
+    speakers = speech.recordings[name]
+    tally.add(name, facts, boxes, windows, kept, speakers)
+    for window, faces in zip(windows, kept, strict=True):
         for face in faces:
-            labels = rasterise(speech.recordings[name].get(face, ()), window.start, window.frames, facts.fps).tobytes()
+            labels = rasterise(speakers.get(face, ()), window.start, window.frames, facts.fps).tobytes()
             yield Record("msdwild", f"{name}_{window.segment:05d}_{face}", facts.fps, window.frames, window.start / facts.fps,
                          name, Cut(str(pair[0]), str(pair[1]), window.start, face, labels))
 
@@ -184,7 +195,7 @@ class _Reel:
     """A video that is being decoded, and the cut faces of its frames from `first` on."""
 
     def __init__(self, cut: Cut, shape: tuple[int, int]):
-        self.path, self.shape = cut.video, shape
+        self.path, self.table, self.shape = cut.video, cut.boxes, shape
         self.boxes: dict[int, dict[str, tuple[float, ...]]] = {}
         for face, track in read_boxes(cut.boxes).faces.items():
             for frame, box in track.items():
@@ -215,9 +226,21 @@ class _Reel:
             if frame is None:
                 raise InputError(TOO_FEW, file=self.path, expected=f"at least {end} frames", found=str(self.decoded))
             if self.decoded >= start:
-                boxes = self.boxes.get(self.decoded, {})
-                self.cuts[self.decoded] = {face: crop_face(frame, box, self.shape, self.path) for face, box in boxes.items()}
+                self.cuts[self.decoded] = self._cut(frame)
             self.decoded += 1
+
+
+    def _cut(self, frame: NDArray[np.uint8]) -> dict[str, NDArray[np.uint8]]:
+        """All faces of the frame that has just been decoded."""
+        cuts = {}
+        for face, box in self.boxes.get(self.decoded, {}).items():
+            try:
+                cuts[face] = crop_face(frame, box, self.shape)
+            except InputError as error:
+                raise InputError(error.fault._replace(
+                    file=self.table, row=find_row(self.table, self.decoded, face),
+                    sample_id=f"{Path(self.path).stem}, face {face}")) from error
+        return cuts
 
 
 def _ahead(frames: Iterator[NDArray[np.uint8]]) -> Iterator[NDArray[np.uint8]]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 FINE, FAULTS, USAGE, UNREADABLE = 0, 1, 2, 3
 STOPPED = 130  # Ctrl-C
-OPTIONS = ("corpus", "name", "output", "pack", "rows-per-file", "shuffle-window", "source", "spec")  # kinds that blame options
+OPTIONS = ("corpus", "name", "output", "pack", "rows-per-file", "shuffle-window", "source", "spec",
+           "window")  # kinds that blame options
 
 
 class Job(NamedTuple):
@@ -196,7 +197,11 @@ def _msdwild(options: argparse.Namespace) -> Job:
     from adapters import msdwild
     from adapters.progress import watch
     from adapters.windows import Choice
+    from asdstore.errors import InputError
 
+    if options.overlap_seconds >= options.clip_seconds:
+        raise InputError("window", expected="an overlap shorter than the clip",
+                         found=f"--clip-seconds {options.clip_seconds:g} and --overlap-seconds {options.overlap_seconds:g}")
     choice = Choice(options.clip_seconds, options.overlap_seconds, options.tail, options.min_clip_seconds,
                     options.min_face_ratio)
     survey = partial(msdwild.survey, options.input, options.rttm, options.split or "", choice,

@@ -80,13 +80,17 @@ def _windows(windows: dict[str, Any]) -> list[str]:
         if windows[key]:
             lines.append(_line(label, _figure(windows[key])))
     lines += _named("videos lost", windows["lost_videos"])
+    lines += _named("videos without a lasting face", windows["videos_without_lasting_face"])
+    lines += _named("faces that the RTTM does not name", windows["faces_not_in_rttm"])
     return lines + _named("frame counts corrected", windows["frames_miscounted"])
 
 
 def _rttm(rttm: dict[str, Any]) -> list[str]:
     lines = [_line(f"RTTM lines of type {name}", _figure(count)) for name, count in rttm.get("other_lines", {}).items()]
-    zero = rttm.get("zero_durations", 0)
-    return lines + ([_line("RTTM lines of no duration", _figure(zero))] if zero else [])
+    for key, label in (("zero_durations", "RTTM lines of no duration"), ("recordings_without_video", "RTTM without a video")):
+        if rttm.get(key, 0):
+            lines.append(_line(label, _figure(rttm[key])))
+    return lines
 
 
 def _named(label: str, names: list[str]) -> list[str]:

@@ -125,6 +125,34 @@ def test_a_face_seen_too_briefly_is_left_out_and_counted(videos):
     assert report["tracks"] == 1 and report["windows"]["faces_left_out"] == 1
 
 
+def test_videos_and_speech_that_are_lost_are_named(videos):
+    videos.add("v", 50, {"0": range(50), "spk1": range(50)})
+    videos.add("w", 50, {"0": range(44), "1": range(9, 50)},
+               speech="SPEAKER w 0 0 1 <NA> <NA> 0\nSPEAKER x 0 0 1 <NA> <NA> 0\n")
+    report = videos.prepare(*SHORT)
+    assert report["windows"]["videos_without_lasting_face"] == ["w"] and report["windows"]["lost_videos"] == []
+    assert report["windows"]["faces_not_in_rttm"] == ["v: spk1"] and report["rttm"]["recordings_without_video"] == 1
+    videos.capsys.readouterr()
+    assert not prepare.main(["msdwild", "--input", str(videos.input), "--rttm", str(videos.rttm), *SHORT, "--overwrite"])
+    out = videos.capsys.readouterr().out
+    assert "videos without a lasting face         1\n      w\n" in out and "      v: spk1\n" in out
+    assert "RTTM without a video                  1\n" in out
+
+
+def test_a_box_too_large_is_named_by_its_row(videos):
+    videos.add("v", 50, {"0": range(50)}, rows="7,face,1,0,0,9,9,0\n7,face,1,0,0,9000,9000,0\n")
+    (fault,) = videos.prepare(*SHORT, code=1)["faults"]
+    assert (fault["kind"], Path(fault["file"]).name, fault["row"], fault["sample_id"]) == ("bbox", "v.csv", 52, "v, face 1")
+
+
+def test_an_overlap_that_leaves_no_step_is_a_wrong_option(videos):
+    videos.add("v", 50)
+    (fault,) = videos.prepare("--clip-seconds", "5", code=2)["faults"]
+    assert fault["kind"] == "window" and "--overlap-seconds 10" in fault["found"]
+    (fault,) = videos.prepare("--clip-seconds", "5", "--overlap-seconds", "4.999", code=1)["faults"]
+    assert fault["kind"] == "window" and Path(fault["file"]).name == "v.mp4"
+
+
 def test_boxes_inverted_outside_and_beyond_the_video_are_counted(videos):
     rows = "48,face,0,30,30,10,10,0\n49,face,0,500,500,600,600,0\n" + f"50,face,0,{BOX},0\n51,face,0,{BOX},0\n"
     videos.add("v", 50, {"0": range(48)}, rows=rows)
@@ -142,7 +170,8 @@ def test_a_box_that_is_no_number_and_rttm_faults_are_all_found(videos):
 
 def test_rttm_lines_set_aside_are_counted(videos):
     videos.add("v", 50, speech="SPKR-INFO v 1 <NA>\n;; note\nSPEAKER v 0 1 0 <NA> <NA> 0\nSPEAKER v 0 1 .5 <NA> <NA> 0\n")
-    assert videos.prepare(*SHORT)["rttm"] == {"zero_durations": 1, "other_lines": {"SPKR-INFO": 1, ";;": 1}}
+    assert videos.prepare(*SHORT)["rttm"] == {
+        "zero_durations": 1, "other_lines": {"SPKR-INFO": 1, ";;": 1}, "recordings_without_video": 0}
 
 
 def test_a_video_without_sound(videos):
