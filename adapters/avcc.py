@@ -91,7 +91,7 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
     source: Source = record.source  # type: ignore[assignment]
     wanted = audio_sample_count(record.frames, record.fps)
     sound = audio.window(source.audio, record.start_sec, wanted, SAMPLE_RATE, source.rate, record.sample_id)
-    check_enough(sound, wanted, record.sample_id, source.audio)
+    check_enough(sound, record, source.audio)
     return Media(_faces(source, shape, record.sample_id), sound.samples, np.frombuffer(source.labels, np.uint8),
                  audio_notes(sound, record.sample_id, whole=False))
 

@@ -186,7 +186,7 @@ class Load:
             coming = pool.submit(audio.window, cut.video, record.start_sec, wanted, sample_id=record.sample_id)
             faces, notes = self._reel.faces(cut, record)
             sound = coming.result()
-        check_enough(sound, wanted, record.sample_id, cut.video)
+        check_enough(sound, record, cut.video)
         return Media(faces, sound.samples, np.frombuffer(cut.labels, np.uint8),
                      notes | audio_notes(sound, record.sample_id, whole=False))
 

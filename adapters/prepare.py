@@ -125,7 +125,7 @@ def _say_nothing(survey: Survey, options: argparse.Namespace) -> int:
     from asdstore.errors import Fault
 
     report = _foreseen(survey)
-    nothing = Fault("no-tracks", expected="at least one track", found="none that is left to pack")
+    nothing = Fault("no-tracks", expected="at least one track", found="no track is left to pack")
     if options.json:
         print(json.dumps({"faults": [nothing._asdict()], **report}, indent=2))
     else:

@@ -10,6 +10,7 @@ from asdstore.audio import Decoded
 from asdstore.errors import Fault, InputError
 from asdstore.records import Record
 from spec.layout import SAMPLE_RATE
+from spec.timeline import audio_sample_count
 
 Notes = dict[str, float | int | str]  # of a track, for the report: numbers are added up, texts are counted
 STAMP = 0.01  # seconds: time stamps in file names have two decimals
@@ -52,8 +53,11 @@ def fingerprint(paths: Iterable[str | os.PathLike[str]]) -> str:
 def check_span(found: Decoded, seconds: float, fps: float, sample_id: str, path: str) -> Notes:
     """Compare a clip's audio with the span of its time stamps: notes for the report, empty where they agree to a frame.
 
-    Raises: InputError kind "audio-length" where they differ by more than REFUSED seconds.
+    Raises: InputError kinds "audio-empty" without a sample for a span, "audio-length" where they differ by more than REFUSED
+    seconds.
     """
+    if seconds:
+        _check_any(found, sample_id, path)
     more = len(found.samples) / SAMPLE_RATE - seconds
     if abs(more) > REFUSED:
         raise InputError("audio-length", file=path, sample_id=sample_id,
@@ -64,15 +68,24 @@ def check_span(found: Decoded, seconds: float, fps: float, sample_id: str, path:
     return {"audio_differs_from_time_stamps": f"{sample_id}: {more:+.2f} s"}
 
 
-def check_enough(found: Decoded, samples: int, sample_id: str, path: str) -> None:
+def check_enough(found: Decoded, record: Record, path: str) -> None:
     """Refuse a recording that ends more than REFUSED seconds before its track does; the writer counts shorter paddings.
 
-    Raises: InputError kind "audio-length".
+    Raises: InputError kinds "audio-empty" where it ends before its track begins (one frame may do without), "audio-length".
     """
+    if record.frames > 1:
+        _check_any(found, record.sample_id, path)
+    samples = audio_sample_count(record.frames, record.fps)
     if samples - len(found.samples) > REFUSED * SAMPLE_RATE:
-        raise InputError("audio-length", file=path, sample_id=sample_id,
+        raise InputError("audio-length", file=path, sample_id=record.sample_id,
                          expected=f"{samples} samples at {SAMPLE_RATE} Hz from the track's start on, within {REFUSED:g} s",
                          found=str(len(found.samples)), cure="Is start_sec right, and the recording whole?")
+
+
+def _check_any(found: Decoded, sample_id: str, path: str) -> None:
+    if not len(found.samples):
+        raise InputError("audio-empty", file=path, sample_id=sample_id, expected="audio from the track's start on",
+                         found="no sample", cure="Extract the audio again, or correct the start; only a track of one frame may have none.")
 
 
 def audio_notes(found: Decoded, sample_id: str, whole: bool = True) -> Notes:

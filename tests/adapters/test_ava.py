@@ -129,7 +129,7 @@ def test_skipping_everything_is_no_pack(clip_tree):
 def test_a_wav_without_samples(clip_tree):
     clip_tree.add(A, 10, seconds=0)
     (fault,) = clip_tree.faults()
-    assert (fault["sample_id"], fault["kind"]) == (A, "audio-empty")
+    assert (fault["sample_id"], fault["kind"], fault["file"]) == (A, "audio-empty", str(clip_tree.wav(A)))
 
 
 def test_a_wav_without_samples_for_one_frame_is_normal(clip_tree):

@@ -124,6 +124,14 @@ def test_audio_too_short_is_refused_and_too_long_is_fine(manifest, media):
     assert (fault["sample_id"], fault["kind"], fault["found"]) == ("short", "audio-length", "8000")
 
 
+def test_a_start_beyond_the_recording_names_its_file(manifest, media):
+    npy_faces(manifest.root / "f.npy", 5)
+    media["wav"](manifest.root / "a.wav", 2.0)
+    manifest.add("a", "f.npy", "a.wav", 5, start=2.5)
+    (fault,) = manifest.prepare(code=1)["faults"]
+    assert (fault["sample_id"], fault["kind"], fault["file"]) == ("a", "audio-empty", str(manifest.root / "a.wav"))
+
+
 def test_audio_a_little_short_is_reported(manifest, media):
     npy_faces(manifest.root / "f.npy", 75)
     media["wav"](manifest.root / "a.wav", 2.0)
