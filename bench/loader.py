@@ -29,7 +29,7 @@ from pipelines.keys import Key
 from pipelines.loader import Loader
 
 ROUNDS = 9
-FRAMES = 32_000
+FRAMES = 96_000
 STEP = 0.020  # seconds that the consumer takes over a batch
 TRACKS = 930_000  # about 1,000,000 chunks
 
