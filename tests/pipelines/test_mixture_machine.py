@@ -159,6 +159,22 @@ class Loaders(RuleBasedStateMachine):
         self.torch = not self.torch
         self.resume(len(self.loaders))
 
+    @precondition(lambda self: find_spec("grain") is not None)
+    @rule(epoch=EPOCHS, world=WORLDS, data=st.data())
+    def read_through_grain(self, epoch: int, world: int, data: st.DataObject) -> None:
+        rank = data.draw(st.integers(0, world - 1))
+        ranked = pipelines.to_grain(self.make(0, 1).at(epoch)).repeat(2)[rank::world]
+        numbers = [(each, number) for each in (epoch, epoch + 1) for number in range(len(self.order(each)))][rank::world]
+        assert len(ranked) == len(numbers)
+        step, current = data.draw(st.integers(0, len(numbers) - 1)), self.epoch
+        self.epoch, number = numbers[step]
+        self.check(ranked[step], number)
+        self.epoch = current
+
+    @rule()
+    def explain(self) -> None:
+        assert self.loaders[0].explain()["batches"] == len(self.order(self.loaders[0].epoch))
+
     @rule(epoch=EPOCHS)
     def go_to_an_epoch(self, epoch: int) -> None:
         for loader in self.loaders:
@@ -213,7 +229,7 @@ class Loaders(RuleBasedStateMachine):
 def test_the_stream_is_always_the_pure_order(spoken: Spoken) -> None:
     Loaders.spoken, Loaders.orders = spoken, {}
     run_state_machine_as_test(Loaders, settings=settings(
-        max_examples=60, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+        max_examples=300, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]))
 
 
 def test_the_machine_sees_a_fault(spoken: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
