@@ -7,6 +7,7 @@ and the target under the same paths, and have this package installed.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 import time
@@ -84,7 +85,7 @@ def _results(ray: Any, function: Callable[..., Any], jobs: list[Any], limit: int
     try:
         while True:
             for number, job in _next(waiting, 0 if errors else limit - len(busy)):
-                busy[work.remote(function, job, ear)] = number
+                busy[work.remote(function, job, ear, os.getcwd())] = number
             if not busy:
                 break
             ready, _ = ray.wait(list(busy), timeout=PERIOD)
@@ -142,10 +143,11 @@ class _Ear:
         return values
 
 
-def _work(function: Callable[..., Any], task: Any, ear: Any) -> tuple[str, Any]:
-    """Run one task. Errors are answers: what Ray retries is the death of a worker, and nothing else."""
+def _work(function: Callable[..., Any], task: Any, ear: Any, folder: str) -> tuple[str, Any]:
+    """Run one task in the folder of the program. Errors are answers: Ray retries the death of a worker and nothing else."""
     notes = _Notes(ear)
     try:
+        os.chdir(folder)  # paths in tasks, and those inside of the files that they name, may be relative
         answer = "result", function(task, *((notes.add,) if ear else ()))
     except AsdError as error:
         answer = "error", error

@@ -20,19 +20,23 @@ from adapters.ray_engine import cluster as engine  # noqa: E402
 from asdstore.errors import InputError, StoreError  # noqa: E402
 from asdstore.testing import digests  # noqa: E402
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A head without processors for tasks, and room for nodes that have one each."""
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(2):
-        made.add_node(num_cpus=1)
-    made.wait_for_nodes()
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(REPOSITORY))  # as if this package were installed
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        for _ in range(2):
+            made.add_node(num_cpus=1)
+        made.wait_for_nodes()
+        yield made
+        ray.shutdown()
+        made.shutdown()
 
 
 @contextmanager
@@ -144,6 +148,15 @@ def test_a_set_and_a_pack_on_the_cluster(speech: Any, source: Path, nodes: Any) 
     told = speech.report(*options, output="serial")
     again = speech.report(*options, "--engine", "ray", "--address", nodes.address, output="cluster")
     assert {key: told[key] for key in told if key != "pack"} == {key: again[key] for key in again if key != "pack"}
+    assert digests(speech.root / "serial") == digests(speech.root / "cluster")
+
+
+def test_relative_paths_mean_the_same_on_the_cluster(speech: Any, source: Path, nodes: Any,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(source.parent)  # the nodes were started elsewhere
+    options = ("--input", source.name, "--split", "train", "--rows-per-file", 20)
+    speech.report(*options, output="serial")
+    speech.report(*options, "--engine", "ray", "--address", nodes.address, output="cluster")
     assert digests(speech.root / "serial") == digests(speech.root / "cluster")
 
 
