@@ -142,12 +142,13 @@ def _stamps(folder: str, row: LoaderRow) -> array:
 
 
 def _stamp_report(records: list[Record], stamps: dict[str, array]) -> dict[str, object]:
-    """Holes in the time stamps, and tracks whose stamps do not run at the rate that the table gives."""
+    """Holes in the time stamps, stamps that are off their place, and tracks that do not run at the rate of the table."""
     gaps: dict[str, int] = {}
     seconds = 0.0
-    other_rate = []
+    other_rate, uneven = [], []
     for record in records:
-        steps = np.diff(np.frombuffer(stamps[record.sample_id], np.float64))
+        times = np.frombuffer(stamps[record.sample_id], np.float64)
+        steps = np.diff(times)
         wide = steps > 1.5 / record.fps + STAMP
         if wide.any():
             gaps[record.sample_id] = int(wide.sum())
@@ -155,8 +156,13 @@ def _stamp_report(records: list[Record], stamps: dict[str, array]) -> dict[str, 
         steady = steps[~wide]
         if len(steady) >= STEADY and abs(float(steady.mean()) * record.fps - 1) > 0.05:
             other_rate.append(record.sample_id)
+            continue
+        off = np.flatnonzero(~wide & (abs(steps - 1 / record.fps) > 1.1 * STAMP))  # two stamps, each rounded to half of it
+        if len(off):
+            first = times[off[0] + 1]
+            uneven.append(f"{record.sample_id}: {len(off)} steps, first {steps[off[0]]:.2f} s before {first:.2f}")
     return {"gaps": {"tracks": len(gaps), "gaps": sum(gaps.values()), "seconds": round(seconds, 2), "samples": sorted(gaps)},
-            "time_stamps_at_another_rate": other_rate}
+            "time_stamps_at_another_rate": other_rate, "time_stamps_uneven": uneven}
 
 
 def _with_truth(found: Survey, path: str | Path, stamps: dict[str, array]) -> Survey:

@@ -62,7 +62,8 @@ def _stamps(report: dict[str, Any]) -> list[str]:
     truth = report.get("ground_truth")
     if truth:
         lines.append(_line("ground truth, rows", f"{truth['rows']:,} and {truth['rows_of_other_tracks']:,} of other tracks"))
-    return lines + _named("time stamps at another rate", report.get("time_stamps_at_another_rate", []))
+    lines += _named("time stamps at another rate", report.get("time_stamps_at_another_rate", []))
+    return lines + _named("time stamps uneven", report.get("time_stamps_uneven", []))
 
 
 def _windows(windows: dict[str, Any]) -> list[str]:

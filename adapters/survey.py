@@ -85,7 +85,8 @@ def check_enough(found: Decoded, record: Record, path: str) -> None:
 def _check_any(found: Decoded, sample_id: str, path: str) -> None:
     if not len(found.samples):
         raise InputError("audio-empty", file=path, sample_id=sample_id, expected="audio from the track's start on",
-                         found="no sample", cure="Extract the audio again, or correct the start; only a track of one frame may have none.")
+                         found="no sample",
+                         cure="Extract the audio again, or correct the start; only a track of one frame may have none.")
 
 
 def audio_notes(found: Decoded, sample_id: str, whole: bool = True) -> Notes:

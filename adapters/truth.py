@@ -119,7 +119,7 @@ def check_truth(truth: Truth, sample_id: str, labels: bytes, frame_stamps: Seque
             expected, actual = "the labels of the loader table", f"{len(differ)} others, first at frame {differ[0]}"
         elif shift.max() > STAMP_TOLERANCE:
             at = int(shift.argmax())
-            expected, actual = f"a frame at {stamps[at]:.2f} s", f"one at {frame_stamps[at]:.2f} s"
+            expected, actual = f"a frame at {stamps[at]:.3f} s, within 0.005 s,", f"one at {frame_stamps[at]:.2f} s"
         else:
             return []
     return [Fault("truth", sample_id=sample_id, expected=expected + " of ground truth", found=actual)]

@@ -174,6 +174,17 @@ def test_a_rate_that_the_time_stamps_contradict_is_reported(clip_tree):
     assert clip_tree.report()["time_stamps_at_another_rate"] == [A]
 
 
+@pytest.mark.parametrize(("fps", "moved"), [(25.0, 0.03), (25.0, -0.03), (29.97, 0.02), (24.0, -0.02)])
+def test_a_time_stamp_off_its_place_is_reported(clip_tree, fps, moved):
+    stamps = [f"{900 + n / fps + (moved if n == 7 else 0):.2f}" for n in range(60)]
+    clip_tree.add(A, 60, fps, stamps=stamps)
+    clip_tree.add(B, 60, fps)
+    report = clip_tree.report()
+    (told,) = report["time_stamps_uneven"]
+    assert told.startswith(f"{A}: ") and (stamps[7] in told or stamps[8] in told)
+    assert "time stamps uneven                    1\n" in clip_tree.prepare("--overwrite")[1]
+
+
 def test_tracks_that_vanish_at_25_hz_are_kept_and_named(clip_tree):
     clip_tree.add(A, 1, 30.0)
     clip_tree.add(B, 2, 59.94)

@@ -52,7 +52,7 @@ def test_a_folder_of_official_files(clip_tree):
 @pytest.mark.parametrize(("lines", "expected", "found"), [
     (rows()[:3], "4 rows", "3 rows"), ([], "4 rows", "0 rows"),
     (rows(labels=[0, 1, 0, 0]), "the labels of the loader table", "1 others, first at frame 2"),
-    (rows(stamps=[960, 960.04, 960.08, 960.16]), "a frame at 960.16 s", "one at 960.12 s"),
+    (rows(stamps=[960, 960.04, 960.08, 960.16]), "a frame at 960.160 s, within 0.005 s,", "one at 960.12 s"),
     (rows(stamps=[960, 960.04, 960.04, 960.12]), "every time stamp once", "repeated")])
 def test_a_track_and_its_truth_that_disagree(clip_tree, lines, expected, found):
     add(clip_tree)
