@@ -89,9 +89,8 @@ def _results(ray: Any, function: Callable[..., Any], jobs: list[Any], limit: int
             if not busy:
                 break
             ready, _ = ray.wait(list(busy), timeout=PERIOD)
-            if ear and heard:
-                for value in ray.get(ear.take.remote()):
-                    heard(value)
+            for value in _taken(ray, ear) if ear and heard else ():
+                heard(value)  # type: ignore[misc]
             for reference in ready:
                 number = busy.pop(reference)
                 try:
@@ -129,6 +128,15 @@ def _ear(ray: Any) -> Any:
     """An actor on this machine that keeps what tasks have to say until it is asked."""
     here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=here)(_Ear).remote()
+
+
+def _taken(ray: Any, ear: Any) -> list[Any]:
+    try:
+        return ray.get(ear.take.remote())
+    except ray.exceptions.RayError as why:
+        lines = [line for line in str(why).splitlines() if line.strip()]
+        raise StoreError("cluster", expected="a cluster that runs this program", found=lines[-1][:200] if lines else "an error",
+                         cure="Is this package installed on every machine, in the same version?") from None
 
 
 class _Ear:

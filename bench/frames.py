@@ -149,7 +149,7 @@ def alignments(folder: Path) -> Iterator[Ratio]:
                 count, = struct.unpack("<i", file.read(4))
                 np.array([struct.unpack("<bi", file.read(5))[1] for _ in range(count)], np.int32)
 
-    kinds = (("archive", folder / "a.ark", binary_loop, 0.1), ("text", folder / "a.ali", text_loop, None))
+    kinds = (("archive", folder / "a.ark", binary_loop, 0.1), ("text", folder / "a.ali", text_loop, 0.1))
     for name, path, loop, most in kinds:
         def ours(_: int, path: Path = path) -> None:
             read_alignments(path)

@@ -16,7 +16,7 @@ from asdstore.formats import compressed
 from asdstore.formats.kaldi_objects import Place, find
 from asdstore.formats.source import INT32, ends
 
-PIECE = 1 << 17  # bytes of text that are parsed at a time: what is computed from them stays in the cache
+PIECE = 3 << 16  # bytes of text that are parsed at a time: what is computed from them stays in the cache
 _NEWLINE = 10
 
 
@@ -111,20 +111,24 @@ def _parse(data: np.ndarray, file: str, first: int) -> Alignments:
     text[:8] = text[-1] = _NEWLINE
     text[8:-1] = data
     solid = text > 32
-    lasts = np.flatnonzero(solid[:-1] & ~solid[1:])  # the last byte of each token
+    lasts = np.flatnonzero(solid[:-1] > solid[1:])  # the last byte of each token
     newlines = np.flatnonzero(text == _NEWLINE)
     keys = lasts.searchsorted(newlines)  # the first token behind each newline
     once = np.append(keys[1:] != keys[:-1], False)  # the last before a token, and not the one at the end
     keys, begins = keys[once], newlines[once] + 1
-    ids = [text[a:b + 1].tobytes().strip() for a, b in zip(begins.tolist(), lasts[keys].tolist(), strict=True)]
+    whole = text.tobytes()
+    ids = [whole[a:b + 1].strip() for a, b in zip(begins.tolist(), lasts[keys].tolist(), strict=True)]
     is_label = np.ones(len(lasts), bool)
     is_label[keys] = False
-    labels, wrong, longer = _numbers(text, solid, lasts, _WORDS[0])
-    if (longer & is_label).any():
-        labels, wrong, longer = _numbers(text, solid, lasts, _WORDS[1])
-    wrong |= longer
+    word = _WORDS[0]
+    longer = _longer(solid, lasts, is_label, word.size)
+    if len(longer):
+        word = _WORDS[1]
+        longer = _longer(solid, lasts, is_label, word.size)
+    labels, wrong = _numbers(text, lasts, word)
+    wrong[longer] = True
     wrong &= is_label
-    for i in np.flatnonzero(wrong).tolist() if wrong.any() else ():
+    for i in np.flatnonzero(wrong).tolist():
         line = int(keys.searchsorted(i, "right")) - 1
         begin = int(lasts[i - 1]) + 1
         token = text[begin:lasts[i] + 1].tobytes().lstrip()
@@ -140,9 +144,14 @@ def _decoded(keys: list[bytes], file: str, begins: np.ndarray) -> list[str]:
                           found=repr(why.object[:40])) from why
 
 
-def _numbers(text: np.ndarray, solid: np.ndarray, lasts: np.ndarray,
-             word: _Word) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The tokens that end at `lasts` as int32; which of them are no digits, and which are longer than the word."""
+def _longer(solid: np.ndarray, lasts: np.ndarray, is_label: np.ndarray, size: int) -> np.ndarray:
+    """Which labels have more than `size` bytes."""
+    far = np.flatnonzero((lasts[1:] - lasts[:-1] > size + 1) & is_label[1:]) + 1  # all others have a blank within
+    return far[[solid[last - size:last].all() for last in lasts[far].tolist()]]
+
+
+def _numbers(text: np.ndarray, lasts: np.ndarray, word: _Word) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that end at `lasts`, of what the word holds of them, as int32; which of these are no digits."""
     size, unit = word.size, word.dtype.type
     all_words = np.ndarray((len(text) - size + 1,), word.dtype, text, 0, (1,))  # type: ignore[arg-type]
     words = all_words.take(lasts - (size - 1), mode="clip")  # copies them to be aligned first, which is faster than it sounds
@@ -152,8 +161,6 @@ def _numbers(text: np.ndarray, solid: np.ndarray, lasts: np.ndarray,
     before = ~before & word.high
     for shift in (8, 16, 32)[:size // 4 + 1]:
         before |= before >> unit(shift)
-    longer = before == 0
-    longer &= solid.take(lasts - size)
     before = (before >> unit(7)) * unit(0xFF)
     words |= before
     words &= ~before | word.zeros  # "0" before the token
@@ -166,14 +173,14 @@ def _numbers(text: np.ndarray, solid: np.ndarray, lasts: np.ndarray,
     digits >>= unit(8)
     pairs += digits  # two digits in every other byte
     if size == 4:
-        return ((pairs & unit(0xFF)) * unit(100) + (pairs >> unit(16) & unit(0xFF))).astype(np.int32), wrong, longer
+        return ((pairs & unit(0xFF)) * unit(100) + (pairs >> unit(16) & unit(0xFF))).astype(np.int32), wrong
     mask = unit(0x000000FF000000FF)
     low = (pairs & mask) * unit(0x000F424000000064)  # the first two at the weights 10^6 and 10^2
     pairs >>= unit(16)
     pairs &= mask
     pairs *= unit(0x0000271000000001)  # the others at 10^4 and 1
     pairs += low
-    return (pairs >> unit(32)).astype(np.int32), wrong, longer
+    return (pairs >> unit(32)).astype(np.int32), wrong
 
 
 def _slow(token: bytes, file: str, sample_id: str, at: int) -> int:
