@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray")
 
+from adapters import ray_engine  # noqa: E402
 from adapters.ray_engine import cluster as engine  # noqa: E402
 from asdstore.errors import InputError, StoreError  # noqa: E402
 from asdstore.testing import digests  # noqa: E402
@@ -149,6 +151,16 @@ def test_a_set_and_a_pack_on_the_cluster(speech: Any, source: Path, nodes: Any) 
     again = speech.report(*options, "--engine", "ray", "--address", nodes.address, output="cluster")
     assert {key: told[key] for key in told if key != "pack"} == {key: again[key] for key in again if key != "pack"}
     assert digests(speech.root / "serial") == digests(speech.root / "cluster")
+
+
+def test_a_cluster_without_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(_reference: object) -> None:
+        raise ray.exceptions.RayError("actor died\n\nModuleNotFoundError: No module named 'adapters'\n")
+
+    monkeypatch.setattr(ray, "get", get)
+    with pytest.raises(StoreError, match="No module named 'adapters'. Is this package installed on every machine") as e:
+        ray_engine._taken(ray, MagicMock())
+    assert e.value.kind == "cluster"
 
 
 def test_relative_paths_mean_the_same_on_the_cluster(speech: Any, source: Path, nodes: Any,
