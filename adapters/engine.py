@@ -21,6 +21,7 @@ from asdstore.errors import AsdError, StoreError
 
 Run = Callable[[Callable[..., Any], Iterable[Any]], Generator[Any, None, None]]
 TRIES = 2  # of a task whose worker dies
+NO_MEMORY = 77  # exit code of a worker that ran out of memory
 
 
 def serial(function: Callable[..., Any], tasks: Iterable[Any]) -> Generator[Any, None, None]:
@@ -118,7 +119,9 @@ class _Crew:
         worker.connection.close()
         worker.process.join()
         code = worker.process.exitcode or 0
-        why = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        why = "ran out of memory" if code == NO_MEMORY else f"ended with exit code {code}"
+        if code < 0:
+            why = f"was killed by {signal.Signals(-code).name}"
         who = f"worker process {worker.process.pid} {why} at work on {self.name(self.jobs[number])}"
         self.deaths[number] += 1
         if self.deaths[number] < TRIES:
@@ -164,6 +167,8 @@ def _work(function: Callable[..., Any], notes: bool, connection: Connection) -> 
             answer = "result", function(task, *more)
         except AsdError as error:
             answer = "error", error
+        except MemoryError:  # what it holds is free for others only when it ends
+            os._exit(NO_MEMORY)
         except Exception as error:  # may not pickle, and its traceback would be lost
             answer = "error", RuntimeError(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
         connection.send(answer)

@@ -47,6 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AsdError as error:
         _say_error(error, options)
         return UNREADABLE if isinstance(error, MissingError) else USAGE if error.kind in OPTIONS else FAULTS
+    except MemoryError as error:
+        found = "; ".join([str(error) or "no more", *getattr(error, "__notes__", [])])
+        _say_error(StoreError("memory", expected="memory for one track", found=found), options)
+        return UNREADABLE
     except OSError as error:  # a file or folder that may not be read
         why = error.strerror or str(error)
         _say_error(StoreError("io", file=error.filename or "", expected="it to open", found=why), options)

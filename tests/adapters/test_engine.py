@@ -40,6 +40,14 @@ def die_once(folder: Path) -> str:
     return "lived"
 
 
+def swell_once(folder: Path) -> str:
+    mark = folder / "swollen"
+    if not mark.exists():
+        mark.touch()
+        bytearray(1 << 60)
+    return "lived"
+
+
 def die(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -78,6 +86,12 @@ def test_a_worker_that_dies_is_named_and_its_task_tried_again(tmp_path):
     said = []
     assert list(engine.processes(2, said.append)(die_once, [tmp_path])) == ["lived"]
     assert len(said) == 1 and "SIGKILL" in said[0] and repr(tmp_path) in said[0]
+
+
+def test_a_worker_without_memory_ends_and_its_task_is_tried_again(tmp_path):
+    said = []
+    assert list(engine.processes(1, said.append)(swell_once, [tmp_path])) == ["lived"]
+    assert len(said) == 1 and "ran out of memory" in said[0]
 
 
 def test_a_task_that_kills_twice_is_an_error():

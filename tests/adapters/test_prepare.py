@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import asdstore
-from adapters import prepare, progress
+from adapters import ava, prepare, progress
 from spec.plan import track_bytes
 from tests.processes import running_in_group
 
@@ -169,6 +169,13 @@ def test_a_folder_that_may_not_be_read(clip_tree, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     code, _, err = clip_tree.prepare()
     assert code == 3 and err == f"{clip_tree.visual / 'train'}: expected it to open, found Permission denied [io]\n"
+
+
+def test_no_memory_in_this_process(clip_tree, monkeypatch):
+    fill(clip_tree, 1)
+    monkeypatch.setattr(ava.faces, "read_jpegs", lambda *_: bytearray(1 << 60))
+    code, _, err = clip_tree.prepare()
+    assert code == 3 and A.replace(":1", ":0") in err and err.endswith("[memory]\n") and not clip_tree.pack.exists()
 
 
 def test_nothing_left_is_a_fault_with_the_report(clip_tree):
