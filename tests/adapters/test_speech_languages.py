@@ -31,7 +31,8 @@ def test_good_codes_come_back() -> None:
 @pytest.mark.parametrize(("text", "meant"), [
     ("de", "deu_Latn"), ("deu", "deu_Latn"), ("deu_latn", "deu_Latn"), ("de_de", "deu_Latn"), ("de-DE", "deu_Latn"),
     ("German", "deu_Latn"), ("eu", "eus_Latn"), ("nan", "nan_Latn"), ("ar", "arb_Arab"), ("mn", "khk_Cyrl"),
-    ("deu_Lat", "deu_Latn"), ("cmn_hans_cn", "cmn_Hans"), ("yue_hant_hk", "yue_Hant"), ("fil_ph", "tgl_Latn")])
+    ("deu_Lat", "deu_Latn"), ("cmn_hans_cn", "cmn_Hans"), ("yue_hant_hk", "yue_Hant"), ("fil_ph", "tgl_Latn"),
+    ("est_Latn", "ekk_Latn"), ("swa", "swh_Latn"), ("npi_Deva", "nep_Deva"), ("zho", "cmn_Hans"), ("iw", "heb_Hebr")])
 def test_wrong_codes_say_what_was_meant(text: str, meant: str) -> None:
     with pytest.raises(InputError, match=f"Did you mean .*{meant}") as error:
         language_code(text)
