@@ -63,7 +63,7 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
             else:
                 found.faults.append(error.fault._replace(file=f"{loader}", row=row.row))
         except AsdError as error:
-            found.faults.append(error.fault)
+            found.faults.append(error.fault if error.fault.file else error.fault._replace(file=f"{loader}", row=row.row))
         else:
             recording = inferred(dataset, row.sample_id) or row.sample_id.partition(":")[0]
             found.records.append(Record(dataset, row.sample_id, row.fps, len(row.labels), 0.0, recording,

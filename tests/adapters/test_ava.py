@@ -235,6 +235,7 @@ def test_the_same_entity_under_two_clip_folders(clip_tree, what):
         shutil.copy(clip_tree.wav(A), clip_tree.audio / "train" / "other")
     (fault,) = clip_tree.faults()
     assert fault["kind"] == "ambiguous" and "other" in fault["found"] and " and " in fault["found"]
+    assert (fault["file"], fault["row"], fault["sample_id"]) == (str(clip_tree.loader), 1, A)
 
 
 def test_a_foreign_file_is_named_and_system_files_are_not(clip_tree):
