@@ -18,6 +18,7 @@ import numpy as np
 
 from adapters.survey import fingerprint
 from asdstore.errors import InputError, MissingError
+from asdstore.formats.joined import short_names
 from asdstore.formats.open import open_source
 from asdstore.formats.source import Source, check_alike
 from asdstore.frame_tracks import FrameMedia, frame_layout
@@ -52,7 +53,8 @@ class Survey(NamedTuple):
 def survey_frames(spec: str, strict: bool = True) -> Survey:
     """The utterances of all files that a specification names, in order.
 
-    An utterance is named as in its file; where several files, or files without names, are packed, as `file:name`.
+    An utterance is named as in its file; where several files, or files without names, are packed, as `file:name`, with as much
+    of the path of the file as tells it from the others.
 
     Raises: MissingError for a pattern that matches nothing; InputError "spec", "dimension"; what the readers raise.
     """
@@ -64,17 +66,18 @@ def survey_frames(spec: str, strict: bool = True) -> Survey:
     notes: dict[str, list[str]] = {}
     first: Source | None = None
     stamps = hashlib.sha256()
-    for path in paths:
+    for path, short in zip(paths, short_names(paths), strict=True):
         source = open_source(path, label, strict)
         first = source if first is None else first
         check_alike(source, first)
-        records += _records(source, path, label, strict, named=len(paths) == 1 and source.format in ("kaldi", "frames"))
+        named = len(paths) == 1 and source.format in ("kaldi", "frames")
+        records += _records(source, Place(path, label, strict, 0), "" if named else f"{short}:")
         for name, items in source.notes.items():
-            notes.setdefault(name, []).extend(f"{os.path.basename(path)}: {item}" for item in items)
+            notes.setdefault(name, []).extend(f"{short}: {item}" for item in items)
         stamps.update(f"{source.digest} {fingerprint(source.files)}\n".encode())
         source.release()
     assert first is not None
-    report = {"spec": spec, "files": [os.path.basename(path) for path in paths], "left_out": notes}
+    report = {"spec": spec, "files": short_names(paths), "left_out": notes}
     return Survey(tuple(records), frame_layout(first.dim, first.label_columns), report, stamps.hexdigest())
 
 
@@ -90,10 +93,9 @@ def _read_spec(spec: str) -> tuple[str, str | None]:
     return pattern, label
 
 
-def _records(source: Source, path: str, label: str | None, strict: bool, named: bool) -> list[Record]:
-    before = "" if named else f"{os.path.basename(path)}:"
+def _records(source: Source, place: Place, before: str) -> list[Record]:
     found = enumerate(zip(source.ids, np.diff(source.offsets).tolist(), strict=True))
-    return [Record(source.format, before + name, FRAME_RATE, frames, 0.0, "", Place(path, label, strict, i))
+    return [Record(source.format, before + name, FRAME_RATE, frames, 0.0, "", place._replace(number=i))
             for i, (name, frames) in found if frames]
 
 

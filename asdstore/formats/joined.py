@@ -9,6 +9,19 @@ import numpy as np
 from asdstore.formats.source import Frames, Source, check_alike, ends
 
 
+def short_names(paths: Sequence[str]) -> list[str]:
+    """The names of files, with as many of their folders as tell them apart.
+
+    >>> short_names(["/x/a.pfile", "/y/b.pfile"]), short_names(["/x/one/a.pfile", "/x/two/a.pfile"])
+    (['a.pfile', 'b.pfile'], ['one/a.pfile', 'two/a.pfile'])
+    """
+    names = [os.path.basename(path) for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    whole = [os.path.abspath(path) for path in paths]
+    return [os.path.relpath(path, os.path.commonpath(list(map(os.path.dirname, whole)))) for path in whole]
+
+
 class Joined(Source):
     """The utterances of `sources`. Where their ids are not unique, the name of the file stands before each: `file:id`.
 
@@ -33,9 +46,9 @@ class Joined(Source):
         long = len(set(names)) < len(names)
         self._places: list[tuple[int, int]] = []
         self.ids: list[str] = []
-        for k, source in enumerate(sources):
+        for k, (source, short) in enumerate(zip(sources, short_names([source.path for source in sources]), strict=True)):
             for i, (name, frames) in enumerate(zip(source.ids, np.diff(source.offsets).tolist(), strict=True)):
-                full = f"{os.path.basename(source.path)}:{name}" if long else name
+                full = f"{short}:{name}" if long else name
                 if frames:
                     self._places.append((k, i))
                     self.ids.append(full)

@@ -55,6 +55,18 @@ def test_several_files_and_names_that_repeat(tmp_path, source, capsys):
     assert not open_pfile(tmp_path / "z.pfile").header.table
 
 
+def test_files_of_one_name_in_several_folders(tmp_path, source):
+    from adapters.frames import survey_frames
+
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        write_pfile(tmp_path / name / "a.pfile", source)
+    assert main([f"{tmp_path}/?/a.pfile", f"{tmp_path}/k.scp"]) == 0
+    names = [f"{folder}/a.pfile:{n}" for folder in "xy" for n in range(3)]
+    assert open_kaldi(tmp_path / "k.scp").ids == names
+    assert [record.sample_id for record in survey_frames(f"{tmp_path}/?/a.pfile").records] == names
+
+
 def test_pickles_and_packs(tmp_path, source):
     from adapters.frames import load_frames, survey_frames
     from asdstore.writer import write_pack
