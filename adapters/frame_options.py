@@ -13,7 +13,6 @@ def frame_options(corpora: Any, running: argparse.ArgumentParser) -> None:
     verb.add_argument("--output", required=True, help="the pack")
     verb.add_argument("--skip-unlabelled", action="store_true",
                       help="leave out utterances without labels, or with another number of them; they are listed")
-    verb.add_argument("--max-shard-gb", type=float, default=1.0, help="gigabytes of a shard at the most (1.0)")
     verb.set_defaults(run=_run)
 
 

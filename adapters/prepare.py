@@ -260,7 +260,6 @@ def _common() -> argparse.ArgumentParser:
     common.add_argument("--split", help="part of the corpus: a folder below the roots; msdwild: an RTTM that lists videos")
     common.add_argument("--output", help="the pack (default: <dataset root>/packed/<split>)")
     common.add_argument("--skip-missing", action="store_true", help="leave out tracks whose files are missing; they are listed")
-    common.add_argument("--max-shard-gb", type=_positive, default=1.0, help="gigabytes of a shard at the most (1.0)")
     return common
 
 
@@ -271,6 +270,7 @@ def _running() -> argparse.ArgumentParser:
     running.add_argument("--engine", choices=("local", "ray"), default="local", help="processes of this machine or Ray (local)")
     running.add_argument("--address", default="", help="of a running Ray cluster: auto or host:port (one is started here)")
     running.add_argument("--overwrite", action="store_true", help="replace what is at the output once the new one is complete")
+    running.add_argument("--max-shard-gb", type=_positive, default=1.0, help="gigabytes of a shard of a pack at the most (1.0)")
     running.add_argument("--dry-run", action="store_true", help="look for faults and say what would be written")
     running.add_argument("--json", action="store_true", help="the report, or the faults, as JSON on stdout")
     return running

@@ -41,7 +41,6 @@ def speech_options(corpora: Any, running: argparse.ArgumentParser) -> None:
     written.add_argument("--rows-per-file", type=int, default=10_000, metavar="N", help="rows of a file at the most (10000)")
     written.add_argument("--pack", nargs="?", const="", metavar="DIR",
                          help="also write a memory-mapped pack (ROOT/packed/<corpus>); alone with an --input prepared before")
-    written.add_argument("--max-shard-gb", type=float, default=1.0, help="gigabytes of a shard of the pack at the most (1.0)")
 
 
 def _run(options: argparse.Namespace, say_faults: Any) -> int:
