@@ -193,7 +193,8 @@ def test_nothing_left_is_a_fault_with_the_report(clip_tree):
 @pytest.mark.parametrize("arguments", [["ava"], ["lrs3"], [], ["ava", "--loader", "x", "--workers", "0"],
                                        ["ava", "--loader", "x", "--max-shard-gb", "nan"],
                                        ["frames", "x", "--output", "y", "--max-shard-gb", "inf"],
-                                       ["speech", "--input", "x", "--pack", "--max-shard-gb", "0"], ["msdwild", "--input", "x"]])
+                                       ["speech", "--input", "x", "--pack", "--max-shard-gb", "0"],
+                                       ["msdwild", "--input", "x"]])
 def test_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         prepare.main(arguments)
