@@ -13,7 +13,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +33,10 @@ MAX_CHANNELS = 8  # a two-dimensional .npy has its channels on the axis that is 
 FLOAT_LIMIT = 1.0001  # beyond this a float .npy is not audio on full scale 1
 
 Floats = NDArray[np.float32]
+class _CutShort(InputError):
+    """Raised after the last block of a file that is cut short; the blocks are sound."""
+
+
 Fail = partial[InputError]  # InputError that knows the file and the sample
 
 
@@ -94,7 +98,8 @@ def window(path: str | os.PathLike[str], start_sec: float, count: int, rate: int
     """`count` samples of a recording from round(start_sec * rate) on, or fewer where it ends: the samples `decode` gives there.
 
     For many tracks of one long recording. PCM files at `rate` are read at the place; others are decoded whole, once, and the
-    last few recordings are kept (HELD_BYTES per process). Raises: as `decode`.
+    last few recordings are kept (HELD_BYTES per process). A container that is cut short, which `decode` refuses, is a recording
+    that ends where it is cut. Raises: as `decode`.
     """
     first = start_sample(start_sec, rate)
     fail = partial(InputError, file=path, sample_id=sample_id)
@@ -104,7 +109,7 @@ def window(path: str | os.PathLike[str], start_sec: float, count: int, rate: int
         with _opened(Path(path), declared_rate, fail) as source:
             if source.seekable and source.rate == rate:
                 return _read(source, rate, fail, first, first + count)
-            whole = _read(source, rate, fail)
+            whole = _read(source, rate, fail, cut_short=True)
     _hold(key, whole)
     samples = whole.samples[first:first + count].copy()
     if isinstance(whole.samples.base, mmap.mmap):
@@ -137,17 +142,18 @@ def _identity(path: Path, fail: Fail) -> tuple[str, int, int]:
 
 # ---- from blocks to a waveform
 
-def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | None = None) -> Decoded:
+def _read(source: _Source, rate: int, fail: Fail, start: int = 0, stop: int | None = None, cut_short: bool = False) -> Decoded:
     if source.rate < 1 or rate < 1:
         raise fail("audio-rate", expected="a sample rate above 0", found=f"{source.rate} and {rate}")
     read = clipped = 0
 
     def mono() -> Iterator[Floats]:
         nonlocal read, clipped
-        for block in source.blocks(start, stop):
-            clipped += _clamp(block, fail, start + read)
-            read += len(block)
-            yield _mean(block)
+        with suppress(_CutShort) if cut_short else nullcontext():
+            for block in source.blocks(start, stop):
+                clipped += _clamp(block, fail, start + read)
+                read += len(block)
+                yield _mean(block)
 
     if source.rate == rate:
         samples, backend = _gathered(mono()), source.backend
@@ -294,7 +300,7 @@ def _container(file: Any, fail: Fail, before: str) -> Iterator[_Source]:
 
             def blocks(_start: int, _stop: int | None) -> Iterator[Floats]:
                 planes = av.AudioResampler(format="fltp")  # changes the sample format only
-                for frame in container.decode(stream):
+                for frame in _frames(av, container, stream, fail):
                     if frame.sample_rate != stream.rate or frame.layout.nb_channels != stream.channels:
                         raise fail("audio-corrupt", expected=f"{stream.rate} Hz and {stream.channels} channels throughout",
                                    found=f"{frame.sample_rate} Hz and {frame.layout.nb_channels}")
@@ -305,6 +311,23 @@ def _container(file: Any, fail: Fail, before: str) -> Iterator[_Source]:
                           False, blocks)
     except av.FFmpegError as why:
         raise fail("audio-corrupt", expected="audio that can be decoded", found=f"{before}; FFmpeg: {why}") from why
+
+
+def _frames(av: Any, container: Any, stream: Any, fail: Fail) -> Iterator[Any]:
+    """What the packets of a stream decode to. Raises: _CutShort at its end where the file ends within a packet."""
+    cut = None
+    for packet in container.demux(stream):
+        if cut is not None and packet.size:
+            raise cut
+        try:
+            yield from packet.decode()
+        except av.FFmpegError as why:
+            if not packet.is_corrupt:  # so FFmpeg calls what it could not read whole
+                raise
+            cut = why
+    if cut is not None:
+        raise _CutShort(fail("audio-corrupt", expected="audio that is whole", found="a file that ends within a packet",
+                             cure="Fetch the file again.").fault) from cut
 
 
 def _npy(path: Path, declared_rate: int, fail: Fail) -> _Source:

@@ -209,6 +209,17 @@ def test_a_video_cut_short_is_counted_by_decoding(videos):
     assert found.frames == sum(1 for _ in video.frames(path))
 
 
+@pytest.mark.parametrize("share", [0.55, 0.7, 0.85])
+def test_a_video_cut_short_is_packed_as_far_as_it_goes(videos, share):
+    path = videos.add("v", 200)
+    path.write_bytes(path.read_bytes()[:int(path.stat().st_size * share)])
+    report = videos.prepare("--clip-seconds", "2", "--overlap-seconds", "0", "--tail", "keep", "--min-clip-seconds", "0")
+    count = sum(1 for _ in video.frames(path))
+    assert report["frames"] == count and report["windows"]["frames_miscounted"] == [f"v: 200 frames claimed, {count} found"]
+    shown = [n for track in videos.pack for n in numbers(videos, track.faces)]
+    assert shown[:-1] == [n % 64 for n in range(count - 1)]  # the last one may be damaged
+
+
 def test_a_container_that_claims_too_much_is_corrected_and_reported(videos, monkeypatch):
     from adapters.media import probe as probing
 

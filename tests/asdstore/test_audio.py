@@ -315,6 +315,26 @@ def test_a_container_that_is_cut_short(film, tmp_path):
             decode(tmp_path / "cut.mp4")
 
 
+def test_a_cut_container_gives_a_window_what_it_has(film, tmp_path):
+    whole = film("a.mp4")
+    with av.open(str(whole)) as read, av.open(str(tmp_path / "front.mp4"), "w", options={"movflags": "faststart"}) as front:
+        copies = [front.add_stream_from_template(stream) for stream in read.streams]
+        for packet in read.demux():
+            if packet.dts is not None:
+                packet.stream = copies[packet.stream_index]
+                front.mux(packet)
+    data = (tmp_path / "front.mp4").read_bytes()
+    lengths = []
+    for size in range(len(data) - 1500, len(data), 100):
+        (tmp_path / f"cut{size}.mp4").write_bytes(data[:size])
+        found = window(tmp_path / f"cut{size}.mp4", 0, 16000)
+        lengths.append(found.source_samples)
+        assert np.array_equal(found.samples, window(whole, 0, 16000).samples[:len(found.samples)])
+    with pytest.raises(InputError, match="within a packet|decoded") as error:
+        decode(tmp_path / f"cut{len(data) - 100}.mp4")
+    assert error.value.kind == "audio-corrupt" and lengths == sorted(lengths) and lengths[0] < lengths[-1]
+
+
 # ---- long recordings
 
 @pytest.fixture
@@ -324,8 +344,8 @@ def fresh(monkeypatch):
     decodes: list[int] = []
     read = audio._read
 
-    def counted(source, rate, fail, start=0, stop=None):
-        found = read(source, rate, fail, start, stop)
+    def counted(*arguments, **options):
+        found = read(*arguments, **options)
         decodes.append(found.source_samples)
         return found
 
