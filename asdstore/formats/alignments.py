@@ -1,13 +1,14 @@
 """Alignments: lines `utterance label label ...`, as text (plain, gz, bz2) or as the integer vectors of a Kaldi archive.
 
-Text is parsed by array operations: a token of up to 8 digits is one word of 64 bits (of up to 4 one of 32), which a few shifts
-and multiplications turn into a number, all digits at once. Other tokens are read one by one.
+Text is parsed by array operations: every byte gets the number that the digits up to it make, first of one digit, then of two,
+of four and of eight, each from two of half that length. Other tokens are read one by one.
 """
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,27 +19,8 @@ from asdstore.formats.source import INT32, ends
 
 PIECE = 3 << 16  # bytes of text that are parsed at a time: what is computed from them stays in the cache
 _NEWLINE = 10
-
-
-class _Word(NamedTuple):
-    """Constants for tokens of up to `size` digits: their last bytes are a little-endian word, the first digit lowest."""
-
-    size: int
-    dtype: Any
-    zeros: Any  # "0" in every byte
-    low: Any  # 0x7F in every byte
-    solid: Any  # what carries a byte above a blank, of 7 bits, into its highest bit
-    above: Any  # what carries a byte above "9" there
-    high: Any  # the highest bit of every byte
-
-    @classmethod
-    def of(cls, size: int) -> _Word:
-        dtype = np.dtype(f"<u{size}")
-        filled = [dtype.type(int.from_bytes(bytes([byte]) * size, "little")) for byte in (0x30, 0x7F, 0x5F, 0x46, 0x80)]
-        return cls(size, dtype, filled[0], filled[1], filled[2], filled[3], filled[4])
-
-
-_WORDS = _Word.of(4), _Word.of(8)
+_MARGIN = 8  # blanks before the first line
+_KEY = re.compile(rb"[\0-\x20]*([^\0-\x20]+)")
 
 
 class Alignments(NamedTuple):
@@ -107,33 +89,24 @@ def _pieces(data: np.ndarray) -> list[tuple[int, int]]:
 
 def _parse(data: np.ndarray, file: str, first: int) -> Alignments:
     """Whole lines; `first` is the byte of the file at which they begin."""
-    text = np.empty(len(data) + 9, np.uint8)  # 8 bytes before, so that every token has a word that ends with it
-    text[:8] = text[-1] = _NEWLINE
-    text[8:-1] = data
-    solid = text > 32
-    lasts = np.flatnonzero(solid[:-1] > solid[1:])  # the last byte of each token
-    newlines = np.flatnonzero(text == _NEWLINE)
-    keys = lasts.searchsorted(newlines)  # the first token behind each newline
-    once = np.append(keys[1:] != keys[:-1], False)  # the last before a token, and not the one at the end
-    keys, begins = keys[once], newlines[once] + 1
-    whole = text.tobytes()
-    ids = [whole[a:b + 1].strip() for a, b in zip(begins.tolist(), lasts[keys].tolist(), strict=True)]
-    is_label = np.ones(len(lasts), bool)
-    is_label[keys] = False
-    word = _WORDS[0]
-    longer = _longer(solid, lasts, is_label, word.size)
-    if len(longer):
-        word = _WORDS[1]
-        longer = _longer(solid, lasts, is_label, word.size)
-    labels, wrong = _numbers(text, lasts, word)
-    wrong[longer] = True
-    wrong &= is_label
-    for i in np.flatnonzero(wrong).tolist():
-        line = int(keys.searchsorted(i, "right")) - 1
-        begin = int(lasts[i - 1]) + 1
-        token = text[begin:lasts[i] + 1].tobytes().lstrip()
-        labels[i] = _slow(token, file, ids[line].decode(errors="replace"), first + int(lasts[i]) + 1 - len(token) - 8)
-    return Alignments(_decoded(ids, file, first + begins - 8), ends(np.diff(np.append(keys, len(lasts))) - 1), labels[is_label])
+    text = np.empty(len(data) + _MARGIN + 1, np.uint8)
+    text[:_MARGIN] = text[-1] = _NEWLINE
+    text[_MARGIN:-1] = data
+    whole, spans, at = text.tobytes(), [], 0
+    while found := _KEY.match(whole, at):
+        begin, end = found.span(1)
+        text[begin:end] = _NEWLINE  # labels alone remain
+        spans.append((begin, end))
+        at = whole.find(b"\n", end)
+    begins = np.array([begin for begin, _ in spans], np.int64)
+    labels, lasts, unread = _numbers(text)
+    for i in unread:
+        line = int(begins.searchsorted(lasts[i])) - 1
+        token = whole[:lasts[i] + 1].split()[-1] if i == 0 else whole[lasts[i - 1] + 1:lasts[i] + 1].split()[-1]
+        labels[i] = _slow(token, file, whole[slice(*spans[line])].decode(errors="replace"),
+                          first + int(lasts[i]) + 1 - len(token) - _MARGIN)
+    ids = _decoded([whole[begin:end] for begin, end in spans], file, first + begins - _MARGIN)
+    return Alignments(ids, np.append(lasts.searchsorted(begins), len(labels)), labels)
 
 
 def _decoded(keys: list[bytes], file: str, begins: np.ndarray) -> list[str]:
@@ -144,43 +117,26 @@ def _decoded(keys: list[bytes], file: str, begins: np.ndarray) -> list[str]:
                           found=repr(why.object[:40])) from why
 
 
-def _longer(solid: np.ndarray, lasts: np.ndarray, is_label: np.ndarray, size: int) -> np.ndarray:
-    """Which labels have more than `size` bytes."""
-    far = np.flatnonzero((lasts[1:] - lasts[:-1] > size + 1) & is_label[1:]) + 1  # all others have a blank within
-    return far[[solid[last - size:last].all() for last in lasts[far].tolist()]]
-
-
-def _numbers(text: np.ndarray, lasts: np.ndarray, word: _Word) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that end at `lasts`, of what the word holds of them, as int32; which of these are no digits."""
-    size, unit = word.size, word.dtype.type
-    all_words = np.ndarray((len(text) - size + 1,), word.dtype, text, 0, (1,))  # type: ignore[arg-type]
-    words = all_words.take(lasts - (size - 1), mode="clip")  # copies them to be aligned first, which is faster than it sounds
-    before = words & word.low  # becomes the bytes up to the last blank: what stands before the token
-    before += word.solid
-    before |= words
-    before = ~before & word.high
-    for shift in (8, 16, 32)[:size // 4 + 1]:
-        before |= before >> unit(shift)
-    before = (before >> unit(7)) * unit(0xFF)
-    words |= before
-    words &= ~before | word.zeros  # "0" before the token
-    digits = words - word.zeros
-    words += word.above
-    words |= digits
-    words &= word.high
-    wrong = words != 0
-    pairs = digits * unit(10)
-    digits >>= unit(8)
-    pairs += digits  # two digits in every other byte
-    if size == 4:
-        return ((pairs & unit(0xFF)) * unit(100) + (pairs >> unit(16) & unit(0xFF))).astype(np.int32), wrong
-    mask = unit(0x000000FF000000FF)
-    low = (pairs & mask) * unit(0x000F424000000064)  # the first two at the weights 10^6 and 10^2
-    pairs >>= unit(16)
-    pairs &= mask
-    pairs *= unit(0x0000271000000001)  # the others at 10^4 and 1
-    pairs += low
-    return (pairs >> unit(32)).astype(np.int32), wrong
+def _numbers(text: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The tokens of a text as int32, their last bytes, and which of them are no 1 to 8 digits."""
+    solid = text > 32
+    lasts = np.flatnonzero(solid[:-1] > solid[1:])
+    value = text - np.uint8(48)
+    odd = (value > 9) & solid
+    value *= solid.view(np.uint8)
+    full = solid  # where so many bytes up to this one are all solid
+    for size, weight, wider in ((1, 10, np.uint8), (2, 100, np.uint16), (4, 10_000, np.uint32)):
+        if size > 1 and not (full[size:] & solid[:-size]).any():
+            break  # no token is longer
+        upper = value[:-size] * full[size:].view(np.uint8)
+        value, upper = value.astype(wider), upper.astype(wider)  # by themselves: numpy is slow where it casts and computes
+        upper *= wider(weight)
+        value[size:] += upper
+        full = np.concatenate([np.zeros(size, bool), full[size:] & full[:-size]])
+    else:
+        odd[8:] |= full[8:] & solid[:-8]
+    unread = np.unique(lasts.searchsorted(np.flatnonzero(odd))).tolist() if odd.any() else []
+    return value.take(lasts).astype(np.int32), lasts, unread
 
 
 def _slow(token: bytes, file: str, sample_id: str, at: int) -> int:

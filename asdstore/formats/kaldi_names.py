@@ -51,12 +51,13 @@ _NAME = re.compile(r"(?P<path>.*?)(?::(?P<offset>\d{1,18}))?(?:\[(?P<range>[^\[\
 
 def parse_name(name: str, key: str = "", file: str = "", line: int = 0) -> Entry:
     """The entry of one extended file name. Raises FormatError, kinds "kaldi-scp" and "kaldi-range"."""
-    def wrong(expected: str, kind: str = "kaldi-scp") -> FormatError:
-        return FormatError(kind, file=file, row=line or None, sample_id=key, expected=expected, found=repr(name[:200]))
-
     path, _, offset = name.rpartition(":")
     if path and "|" not in name and offset.isdecimal() and len(offset) < 19:  # the most frequent form first
         return Entry(key, path, int(offset), True, None, None, False, line)
+
+    def wrong(expected: str, kind: str = "kaldi-scp") -> FormatError:
+        return FormatError(kind, file=file, row=line or None, sample_id=key, expected=expected, found=repr(name[:200]))
+
     if name.endswith("|"):
         return Entry(key, name[:-1].strip(), command=True, line=line)
     if name in ("", "-") or "|" in name:

@@ -21,10 +21,10 @@ from asdstore.errors import FormatError
 
 BLANKS = b" \t\n\r"
 _FLOATS = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
-_MATRICES = (b"\0BFM ", b"\0BDM ")
-PLAIN_HEAD = 15  # bytes before the values of such a matrix
+_MATRICES = {b"\0BFM ": ("FM", 4), b"\0BDM ": ("DM", 8)}  # what a plain matrix begins with: its token, bytes of a value
+_PLAIN = struct.Struct("<5sbibi")
+PLAIN_HEAD = _PLAIN.size  # bytes before the values of such a matrix
 _SIZE = struct.Struct("<i")
-_TWO_SIZES = struct.Struct("<ixi")
 _PACKED = {"CM": np.dtype("|u1"), "CM2": np.dtype("<u2"), "CM3": np.dtype("|u1")}
 
 
@@ -90,13 +90,16 @@ def head(data: np.ndarray, at: int, place: Place) -> Object:
 
 def plain_matrix(start: bytes, at: int, size: int) -> Object | None:
     """A matrix FM or DM at byte `at` of a file of `size` bytes, of which `start` are the first; None for anything else."""
-    if start[:5] not in _MATRICES or start[5:6] != b"\4" or start[10:11] != b"\4" or len(start) < PLAIN_HEAD:
+    if len(start) != PLAIN_HEAD:
         return None
-    rows, columns = _TWO_SIZES.unpack_from(start, 6)
-    end = at + PLAIN_HEAD + rows * columns * (4 if start[2] == _MATRICES[0][2] else 8)
+    token, four, rows, again, columns = _PLAIN.unpack(start)
+    if token not in _MATRICES or four != 4 or again != 4:
+        return None
+    kind, item = _MATRICES[token]
+    end = at + PLAIN_HEAD + rows * columns * item
     if rows < 0 or columns < 0 or end > size:
         return None
-    return Object("matrix", "FM" if start[2] == _MATRICES[0][2] else "DM", (rows, columns), at + PLAIN_HEAD, end)
+    return Object("matrix", kind, (rows, columns), at + PLAIN_HEAD, end)
 
 
 def _sized(kind: str, token: str, shape: tuple[int, ...], at: int, data: np.ndarray, place: Place, item: int,
