@@ -112,13 +112,19 @@ def _of(stages: tuple[Stage, ...]) -> Transform:
 
 
 def run(stages: tuple[Stage, ...], half: str, value: Any, key: Key) -> Any:
-    """All plans, or all applies, in order. A stage's key is folded from its name, and from its turn if it stands twice."""
+    """All plans, or all applies, in order. A stage's key is folded from its name, and from its turn if it stands twice.
+
+    Raises: what the stages raise; InputError "transform" for one that returns nothing.
+    """
     seen: dict[str, int] = {}
     for each in stages:
         turn = seen[each.name] = seen.get(each.name, 0) + 1
         function = getattr(each, half)
         if function is not unchanged:
             value = function(value, key.fold(each.name) if turn == 1 else key.fold(each.name, turn))
+        if value is None:
+            raise InputError("transform", file=each.name, expected="a plan of plan(), and a batch of apply()", found="None",
+                             cure="Return what the function was given, changed or not.")
     return value
 
 

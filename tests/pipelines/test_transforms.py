@@ -81,6 +81,14 @@ def test_levels_that_would_make_noise_or_nothing_of_audio(level):
     assert error.value.kind == "level"
 
 
+@pytest.mark.parametrize("transform", [Transform(apply=lambda batch, key: None), Transform(plan=lambda plan, key: None),
+                                       pipelines.map(lambda batch: None)])
+def test_a_function_that_returns_nothing_is_named(pack, transform):
+    with pytest.raises(InputError) as error:
+        pipelines.build(pack, pipelines.chain(pipelines.resample(25), transform), threads=0)[0]
+    assert error.value.kind == "transform" and error.value.fault.file in ("map", "<lambda>")
+
+
 def test_the_text_tells_settings_apart_and_names_functions():
     assert text(pipelines.chunk(60)) != text(pipelines.chunk(61))
     assert text(pipelines.budget_batch(500, group=24)) != text(pipelines.budget_batch(500, group=12))
