@@ -95,7 +95,7 @@ def mixture(sources: Any, split: str = "train", *, summary: Any = None, beta_cor
         draws               int64 [B]: which draw it is; no two of a seed are alike, though they may take one utterance
         valid               bool [B]: False in the batches that complete the last step of an epoch over several ranks, in rows
                             that complete a shape, and in the one row of a batch of which nothing could be decoded
-        scored_in_step      int: utterances of this step over all ranks
+        scored_in_step      int: utterances of this step over all ranks, those that cannot be decoded among them
 
     Raises: InputError "split", "unit", "summary", "beta", "empty", "block", "budget", "filter", ...; what opening raises.
     Warns where the summary has rows without utterances: the others get their weight.
