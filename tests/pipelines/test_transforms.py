@@ -81,12 +81,15 @@ def test_levels_that_would_make_noise_or_nothing_of_audio(level):
     assert error.value.kind == "level"
 
 
-@pytest.mark.parametrize("transform", [Transform(apply=lambda batch, key: None), Transform(plan=lambda plan, key: None),
-                                       pipelines.map(lambda batch: None)])
+def forgetful(value: Any, key: Any = None) -> Any:
+    """Returns nothing."""
+
+
+@pytest.mark.parametrize("transform", [Transform(apply=forgetful), Transform(plan=forgetful), pipelines.map(forgetful)])
 def test_a_function_that_returns_nothing_is_named(pack, transform):
     with pytest.raises(InputError) as error:
         pipelines.build(pack, pipelines.chain(pipelines.resample(25), transform), threads=0)[0]
-    assert error.value.kind == "transform" and error.value.fault.file in ("map", "<lambda>")
+    assert error.value.kind == "transform" and error.value.fault.file in ("map", "forgetful")
 
 
 def test_the_text_tells_settings_apart_and_names_functions():
