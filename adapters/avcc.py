@@ -87,7 +87,11 @@ def _known_count(source: Source, sample_id: str) -> int | None:
 
 
 def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
-    """Decode a track. Raises: what `faces`, `video` and `audio` raise; InputError kind "audio-length" for audio too short."""
+    """Decode a track.
+
+    Raises: what `faces`, `video` and `audio` raise; InputError kinds "audio-empty" and "audio-length" for audio too short,
+    "faces" for a clip that decodes to another number of faces than there are labels.
+    """
     source: Source = record.source  # type: ignore[assignment]
     wanted = audio_sample_count(record.frames, record.fps)
     sound = audio.window(source.audio, record.start_sec, wanted, SAMPLE_RATE, source.rate, record.sample_id)
@@ -102,4 +106,8 @@ def _faces(source: Source, shape: tuple[int, int], sample_id: str) -> NDArray[np
     if source.kind == "jpeg_directory":
         names = faces.jpeg_folder_names(source.faces, sample_id).names
         return faces.read_jpegs(source.faces, names, shape, sample_id)
-    return video.read_face_clip(source.faces, shape, sample_id)
+    clip = video.read_face_clip(source.faces, shape, sample_id)
+    if len(clip) != len(source.labels):
+        raise InputError("faces", file=source.faces, sample_id=sample_id, expected="one face that decodes for each label",
+                         found=f"{len(clip)} faces but {len(source.labels)} labels")
+    return clip

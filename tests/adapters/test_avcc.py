@@ -88,6 +88,7 @@ def test_a_face_clip_of_another_length(manifest, media):
     manifest.add("v", "clip.mp4", "clip.mp4", 40, kind="video")
     (fault,) = manifest.prepare(code=1)["faults"]
     assert fault["sample_id"] == "v" and "39" in fault["found"] and "40" in fault["found"]
+    assert (fault["kind"], fault["file"]) == ("faces", str(manifest.root / "clip.mp4"))
     assert not manifest.pack.exists()
 
 
