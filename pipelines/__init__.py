@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pipelines.evaluation import evaluate
     from pipelines.frame_loader import frames
     from pipelines.frame_plan import context, ignore_labels, map_labels, partition, shuffle
+    from pipelines.gather import gather
     from pipelines.keys import Key
     from pipelines.lifting import lift
     from pipelines.loader import Loader
@@ -62,7 +63,7 @@ _HOME = {
     "transforms": "Transform budget_batch chain chunk filter map normalize prefix resample targets",
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names.split()}
-_VERBS = ("verify",)  # modules that are commands too, and are called by their own name: pipelines.verify(path)
+_VERBS = ("gather", "verify")  # modules that are called by their own name: pipelines.verify(path)
 
 
 def __getattr__(name: str) -> Any:
@@ -76,6 +77,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Buckets", "Characters", "Key", "Loader", "Plan", "SentencePiece", "SpecAugment", "Transform", "augment_faces",
-           "budget_batch", "build", "chain", "chunk", "context", "evaluate", "filter", "frames", "ignore_labels", "lift", "map",
-           "map_labels", "mix_voice", "mixture", "mixture_weights", "normalize", "partition", "prefix", "projection_targets",
-           "resample", "shuffle", "speech_recipe", "substitute_voice", "targets", "train", "verify"]
+           "budget_batch", "build", "chain", "chunk", "context", "evaluate", "filter", "frames", "gather", "ignore_labels",
+           "lift", "map", "map_labels", "mix_voice", "mixture", "mixture_weights", "normalize", "partition", "prefix",
+           "projection_targets", "resample", "shuffle", "speech_recipe", "substitute_voice", "targets", "train", "verify"]

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from asdstore.verb import make_callable
 from pipelines.buffers import GRAIN, Pool
 from pipelines.plan import Batch, Plan
-from pipelines.rows import Rows, Span
+from pipelines.rows import Rows, Span, rows_of
 
 _PIECE = 960 << 10  # bytes: from 1 MiB on, memcpy first reads the lines that it is about to overwrite
 _BLOCK = 1 << 17  # samples scaled at a time, so that they stay in the cache
@@ -26,14 +27,17 @@ def batch_bytes(plan: Plan) -> int:
     return int(frames * (pixels + sounds * 4 * 16000 / (plan.timeline.fps or 25.0) + 16)) + GRAIN
 
 
-def gather(rows: Rows, number: int, pool: Pool) -> Batch:
-    """Batch `number`, one of those that `rows` is of, before the transforms are applied: faces, audio, labels and what
-    describes them.
+def gather(of: Plan | Rows, number: int, pool: Pool | None = None) -> Batch:
+    """Batch `number` of a complete plan (or of the rows of some of its batches, where they are worked out already), before the
+    transforms are applied: faces, audio, labels and what describes them. `pool` has the memory, by default new memory.
+
+        batch = pipelines.gather(loader.recipe.plan(epoch), 3)
 
     Rows are completed with zeros: the end of a shorter chunk, and whole rows that have no chunk (`valid` False).
 
     All that is to be copied is listed first and copied then: each row pushes the interpreter's own memory out of the cache.
     """
+    rows = of if isinstance(of, Rows) else rows_of(of, number)
     place = number - rows.number
     count, frames = rows.shape[place]
     start, stop = rows.offsets[place:place + 2]
@@ -41,7 +45,7 @@ def gather(rows: Rows, number: int, pool: Pool) -> Batch:
     fields: list[tuple[str, tuple[int, ...], Any]] = [
         (span.read.name, (count, span.widths[place], *(face if span.read.stream == "faces" else ())), span.dtype)
         for span in rows.spans]
-    batch: Batch = dict(pool.arrays(fields))
+    batch: Batch = dict((pool or Pool()).arrays(fields))
     copies: list[Copy] = []
     sounds: list[Sound] = []
     for span in rows.spans:
@@ -153,3 +157,6 @@ def _scale(samples: np.ndarray, out: np.ndarray, mean: float, gain: float, tile:
     if tile and done:
         for at in range(done, len(out), done):
             out[at:at + done] = out[:min(done, len(out) - at)]
+
+
+make_callable(__name__)

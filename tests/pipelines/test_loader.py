@@ -123,6 +123,13 @@ def test_faces_are_those_of_the_chunk(pack):
 # Access and iteration -------------------------------------------------------------------------------------------------------
 
 
+def test_between_plan_and_apply_stands_gather(pack):
+    loader = small(pack)
+    for number in (0, len(loader) - 1):
+        found, batch = pipelines.gather(loader.recipe.plan(0), number), loader[number]
+        assert all(np.array_equal(value, batch[name]) for name, value in found.items()) and "faces" in found
+
+
 def test_random_access_is_the_iteration(pack):
     loader = small(pack, rank=1, world=2)
     assert [ids(loader[step]) for step in range(len(loader))] == [ids(batch) for batch in loader.at(0)]
