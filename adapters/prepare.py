@@ -177,8 +177,9 @@ def _clip_tree(options: argparse.Namespace) -> Job:
     loader = Path(options.loader)
     visual = Path(options.visual_root or loader.absolute().parent.parent / "clips_videos")
     beside = [visual.absolute().parent / name for name in ("clips_audios", "clip_audios", "clip_audio")]
-    audio = Path(options.audio_root or next((path for path in beside if path.is_dir()), beside[0]))
     split = options.split or loader.stem.removesuffix("_loader")
+    beside.sort(key=lambda path: (path / split).is_dir() + path.is_dir(), reverse=True)  # the convert script leaves other splits
+    audio = Path(options.audio_root or beside[0])
     survey = partial(ava.survey, options.corpus, loader, visual, audio, split, skip_missing=options.skip_missing,
                      truth=options.orig, watch=watch("looking at tracks"))
     return Job(lambda _: survey(), ava.load, _output(options, visual.absolute().parent, split))

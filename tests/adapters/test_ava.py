@@ -62,6 +62,7 @@ def test_the_roots_are_found_beside_the_table(wasd_tree, capsys):
 
     wasd_tree.add(WASD, 20, 30.0)
     wasd_tree.audio.rename(wasd_tree.root / "clip_audio")
+    (wasd_tree.audio / "val").mkdir(parents=True)  # a split that was not converted
     assert prepare.main(["wasd", "--loader", str(wasd_tree.loader)]) == 0
     assert len(asdstore.open(wasd_tree.pack)) == 1
 
