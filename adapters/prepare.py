@@ -178,7 +178,7 @@ def _clip_tree(options: argparse.Namespace) -> Job:
     visual = Path(options.visual_root or loader.absolute().parent.parent / "clips_videos")
     beside = [visual.absolute().parent / name for name in ("clips_audios", "clip_audios", "clip_audio")]
     split = options.split or loader.stem.removesuffix("_loader")
-    beside.sort(key=lambda path: (path / split).is_dir() + path.is_dir(), reverse=True)  # the convert script leaves other splits
+    beside.sort(key=lambda path: (path / split).is_dir() + path.is_dir(), reverse=True)  # a converted split has moved
     audio = Path(options.audio_root or beside[0])
     survey = partial(ava.survey, options.corpus, loader, visual, audio, split, skip_missing=options.skip_missing,
                      truth=options.orig, watch=watch("looking at tracks"))
