@@ -11,11 +11,31 @@ import numpy as np
 
 
 class Block(NamedTuple):
-    """Frames of a file that lie in memory: float32 [frames, dim] and int32 [frames] or None, from frame `first` on."""
+    """Frames of a file that lie in memory: float32 [frames, dim] and int32 [frames] or None, from frame `first` on.
+
+    Where few frames are kept these and their context alone: `numbers` says which they are, and `offsets` where utterances
+    begin among them. `first` is 0 then.
+    """
 
     features: np.ndarray
     labels: np.ndarray | None
     first: int
+    numbers: np.ndarray | None = None
+    offsets: np.ndarray | None = None
+
+
+def with_context(rows: np.ndarray, offsets: np.ndarray, left: int, right: int) -> np.ndarray:
+    """The numbers of the frames `rows`, which ascend, and of those in their context, each once: int64, ascending.
+
+    >>> with_context(np.array([0, 6, 7]), np.array([0, 3, 9]), 1, 2).tolist()
+    [0, 1, 2, 5, 6, 7, 8]
+    """
+    utterance = offsets.searchsorted(rows, "right")
+    stop = np.minimum(rows + right + 1, offsets[utterance])
+    start = np.maximum(rows - left, offsets[utterance - 1])
+    start[1:] = np.maximum(start[1:], stop[:-1])  # what the row before has already
+    counts = stop - start
+    return np.repeat(start - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def gather_rows(block: Block, rows: np.ndarray | range, offsets: np.ndarray, left: int, right: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from asdstore.formats.packed import Packed
 from asdstore.formats.source import Source, check_alike
 from asdstore.pack import Pack
 from pipelines.buffers import Pool
-from pipelines.frame_gather import Block, gather_rows
+from pipelines.frame_gather import Block, gather_rows, with_context
 from pipelines.frame_plan import PDNN_SEED, FramePlan, Partitions, expect_labels, of_spec, partitions
 from pipelines.frame_plan import partition as partition_
 from pipelines.frame_spec import FrameSpec, files, parse_spec
@@ -32,6 +32,8 @@ from pipelines.recipe import Recipe
 from pipelines.transforms import Transform, chain, run, text
 
 VERSION = 1  # of the laws by which the order is drawn
+SPARSE = 2  # frames in the file for each one that is needed, from which on these alone are held in memory
+PIECE = 1 << 24  # bytes that are read at a time then
 
 
 class FrameRecipe(Recipe):
@@ -104,8 +106,10 @@ class FrameRecipe(Recipe):
         return self._gathered(p, self._rows(epoch, p, starts[p], stops[p]))
 
     def _gathered(self, p: int, rows: np.ndarray | range) -> dict[str, np.ndarray]:
-        plan, block = self.frame_plan, self._loaded(p)
-        features = gather_rows(block, rows, self.sources[self._table[0][p]].offsets, plan.left, plan.right)
+        plan, block, offsets = self.frame_plan, self._loaded(p), self.sources[self._table[0][p]].offsets
+        if block.numbers is not None and block.offsets is not None:
+            rows, offsets = block.numbers.searchsorted(rows), block.offsets
+        features = gather_rows(block, rows, offsets, plan.left, plan.right)
         if block.labels is None:
             return {"features": features}
         if isinstance(rows, range):
@@ -152,17 +156,38 @@ class FrameRecipe(Recipe):
             return self._block[1]
 
     def _read(self, file: int, p: int) -> Block:
-        plan, source = self.frame_plan, self.sources[file]
+        plan, source, kept = self.frame_plan, self.sources[file], self.frame_plan.kept[file]
         start, stop = 0, source.frames
         if plan.shuffle != "file":
-            ends, kept = np.array([self._table[1][p], self._table[2][p] - 1]), plan.kept[file]
-            low, high = (ends if kept is None else kept[ends]).tolist()
+            first, last = self._table[1][p], self._table[2][p]
+            kept = kept if kept is None else kept[first:last]
+            low, high = (first, last - 1) if kept is None else kept[[0, -1]].tolist()
             begin, end = source.offsets.searchsorted([low, high], "right")
             start = max(low - plan.left, int(source.offsets[begin - 1]))
             stop = min(high + plan.right + 1, int(source.offsets[end]))
+        if kept is not None and SPARSE * len(kept) < stop - start:
+            numbers = with_context(kept.astype(np.int64), source.offsets, plan.left, plan.right)
+            if SPARSE * len(numbers) < stop - start:
+                return self._read_sparsely(file, numbers)
         into = self._pool.arrays([("features", (stop - start, source.dim), np.float32)])["features"]
         features, labels = source.read(start, stop, into)
         return Block(features, plan.relabelled(labels[:, self.column]) if self.column >= 0 else None, start)
+
+    def _read_sparsely(self, file: int, numbers: np.ndarray) -> Block:
+        """Some frames of a file, which is read in pieces."""
+        plan, source = self.frame_plan, self.sources[file]
+        features = np.empty((len(numbers), source.dim), np.float32)
+        labels = np.empty(len(numbers), np.int32)
+        step = max(1, PIECE // (4 * source.dim))
+        for start in range(int(numbers[0]), int(numbers[-1]) + 1, step):
+            low, high = numbers.searchsorted([start, start + step]).tolist()
+            if low < high:
+                first, last = int(numbers[low]), int(numbers[high - 1])
+                found, places = source.read(first, last + 1), numbers[low:high] - first
+                features[low:high] = found.features[places]
+                if self.column >= 0:
+                    labels[low:high] = plan.relabelled(found.labels[places, self.column])
+        return Block(features, labels if self.column >= 0 else None, 0, numbers, numbers.searchsorted(source.offsets))
 
     def check_classes(self, classes: int) -> None:
         """Raises InputError: "classes" for a label outside 0 to classes - 1, with its utterance and frame; "labels"."""

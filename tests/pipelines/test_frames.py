@@ -19,6 +19,7 @@ from asdstore.errors import AsdError, InputError, MissingError, StateError
 from asdstore.formats.kaldi_write import write_alignments, write_ark
 from asdstore.formats.pfile import write_pfile
 from asdstore.formats.source import Memory
+from pipelines import frame_loader
 from pipelines.frame_loader import frames
 from pipelines.frame_plan import context, ignore_labels, map_labels, partition, relabel, shuffle
 from pipelines.transforms import chain
@@ -121,7 +122,7 @@ def test_partitions_are_rounded_and_their_remainders_dropped(many):
 
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 options = st.fixed_dictionaries({
-    "left": st.integers(0, 4), "right": st.integers(0, 4), "ignore": st.sets(st.integers(0, 9), max_size=4),
+    "left": st.integers(0, 4), "right": st.integers(0, 4), "ignore": st.sets(st.integers(0, 9), max_size=9),
     "mapping": st.dictionaries(st.integers(0, 9), st.integers(0, 9), max_size=6), "batch": st.integers(1, 9),
     "rows": st.integers(1, 60), "keep": st.booleans(), "random": st.booleans(), "stream": st.booleans()})
 
@@ -160,6 +161,22 @@ def test_equals_a_loop_over_frames(sizes, o):
             assert np.array_equal(batch["features"], rows[at:at + o["batch"]])
             assert np.array_equal(batch["labels"], labels[at:at + o["batch"]])
     assert not batches
+
+
+@pytest.mark.parametrize("piece", [40, 1 << 24])
+@pytest.mark.parametrize("options", ["", "random=true", "random=true,stream=true"])
+def test_of_frames_that_are_mostly_left_out_the_others_are_not_held(tmp_path, monkeypatch, options, piece):
+    monkeypatch.setattr(frame_loader, "PIECE", piece)
+    random = np.random.default_rng(3)
+    source = Memory(["a", "b"], [random.normal(size=(n, 2)).astype(np.float32) for n in (9000, 4000)],
+                    [np.where(random.random(n) < 0.02, 1, 0) for n in (9000, 4000)])
+    write_pfile(tmp_path / "a.pfile", source)
+    loader = frames(f"{tmp_path}/a.pfile,context=2:1,ignore-label=0,{options}".rstrip(","), batch=8, partition_bytes=256 * 32,
+                    keep_last=True)
+    x, _ = by_hand(source, 2, 1, {0}, {})
+    assert sorted(joined(loader.partitions()).tolist()) == sorted(x.tolist()) and len(x) < 300
+    assert np.array_equal(joined(iter(loader.at(0))), joined(loader.at(0).partitions()))
+    assert len(loader.recipe._loaded(0).features) <= 4 * len(x)
 
 
 def test_a_chain_by_hand_equals_the_string(many):
