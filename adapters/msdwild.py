@@ -21,6 +21,7 @@ from adapters.media.probe import Video, probe
 from adapters.progress import Watch
 from adapters.rttm import Speech, rasterise, read_rttm
 from adapters.survey import Notes, Survey, audio_notes, check_enough, fingerprint
+from adapters.tables import listed
 from adapters.windows import DOCUMENTED, Choice, Window, lay_windows, present
 from asdstore import audio
 from asdstore.errors import AsdError, Fault, InputError, MissingError
@@ -90,7 +91,7 @@ def find_split(split: str, rttm: Path) -> Path:
         if path.is_file():
             return path
     raise MissingError("missing", file=home / f"{split}.rttm", expected="the RTTM of the split", found="nothing",
-                       cure="There are " + (", ".join(sorted(path.stem for path in home.glob("*.rttm"))) or "none") + ".")
+                       cure="There are " + (", ".join(path.stem for path in listed(home, "*.rttm")) or "none") + ".")
 
 
 def _pair(folder: Path, name: str, speech: Speech) -> tuple[Path, Path]:

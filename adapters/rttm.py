@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adapters.tables import text_lines
-from asdstore.errors import Fault, InputError
+from adapters.tables import listed, text_lines
+from asdstore.errors import Fault, InputError, MissingError
 
 Intervals = tuple[tuple[float, float], ...]
 
@@ -56,7 +56,9 @@ def read_rttm(path: str | Path) -> Speech:
 
     Raises: MissingError kind "missing", InputError kind "encoding".
     """
-    files = sorted(Path(path).glob("*.rttm")) if Path(path).is_dir() else [Path(path)]
+    files = listed(Path(path), "*.rttm") if Path(path).is_dir() else [Path(path)]
+    if not files:
+        raise MissingError("missing", file=path, expected="RTTM files", found="none in the folder")
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     speech = Speech({}, [], {}, 0)
     zero = 0

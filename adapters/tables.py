@@ -158,6 +158,11 @@ def check_id(sample_id: str, seen: dict[str, int], row: int) -> None:
     seen[sample_id] = row
 
 
+def listed(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder that match, sorted, without those that an archive of macOS leaves beside them (`._name`)."""
+    return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
+
+
 def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file that are not blank, with their numbers from 1 and without line ends.
 

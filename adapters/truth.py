@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adapters.tables import text_lines
+from adapters.tables import listed, text_lines
 from asdstore.errors import Fault, InputError
 
 COLUMNS = ("video_id", "frame_timestamp", "entity_box_x1", "entity_box_y1", "entity_box_x2", "entity_box_y2", "label",
@@ -68,7 +68,7 @@ def read_truth(path: str | Path, wanted: frozenset[str]) -> Truth:
 
 
 def _rows(path: Path) -> Iterator[tuple[Path, int, str]]:
-    files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    files = listed(path, "*.csv") if path.is_dir() else [path]
     if not files:
         raise InputError("columns", file=path, expected="one <video>-activespeaker.csv per video", found="no CSV")
     for file in files:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adapters.rttm import parse_speaker, rasterise, read_rttm
-from asdstore.errors import InputError
+from asdstore.errors import InputError, MissingError
 
 
 @pytest.mark.parametrize("line", [
@@ -38,6 +38,12 @@ def test_other_lines_and_zero_durations_are_counted(tmp_path):
     assert speech.recordings == {"v": {"a": (), "b": ((0.5, 1.5), (2.0, 3.0))}}
     assert speech.other_lines == {";;": 1, "SPKR-INFO": 1} and speech.zero_durations == 1 and not speech.faults
     assert not rasterise(speech.recordings["v"]["a"], 0, 100, 25.0).any()
+
+
+def test_a_folder_without_rttm(tmp_path):
+    (tmp_path / "._all.rttm").write_bytes(b"\xff")  # what an archive of macOS leaves
+    with pytest.raises(MissingError, match="RTTM files"):
+        read_rttm(tmp_path)
 
 
 def test_every_fault_of_a_folder_is_found_with_file_and_row(tmp_path):

@@ -44,6 +44,7 @@ def test_a_folder_of_official_files(clip_tree):
     folder.mkdir()
     (folder / "HV0H6oc4Kvs-activespeaker.csv").write_text("\n".join(rows()))
     (folder / "2qQs3Y9OJX0-activespeaker.csv").write_text("\r\n".join(rows("2qQs3Y9OJX0_0960_1020:1")))
+    (folder / "._HV0H6oc4Kvs-activespeaker.csv").write_bytes(b"\0\5\x16\7\xff")
     assert clip_tree.report("--orig", str(folder))["ground_truth"]["rows"] == 8
     text = (clip_tree.pack / "ground_truth.csv").read_text()
     assert text.splitlines() == [HEADER, *rows("2qQs3Y9OJX0_0960_1020:1"), *rows()]
