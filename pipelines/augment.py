@@ -5,6 +5,8 @@ not known therefore neither gives nor gets a voice; the plan's notes count such 
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from asdstore.errors import InputError
@@ -30,7 +32,7 @@ def mix_voice(prob: float = 0.5, snr_db: tuple[float, float] = (-5.0, 5.0)) -> T
     Raises: InputError, "prob" or "snr"; while planning, "recording" where no track has a donor.
     """
     _probability("mix_voice", prob)
-    low, high = snr_db
+    low, high = snr_db if isinstance(snr_db, Sequence) and len(snr_db) == 2 else (1, -1)
     if not -100 <= low <= high <= 100:
         raise InputError("snr", file="mix_voice", expected="two rising numbers of dB", found=str(snr_db))
     return stage("mix_voice", _mix_plan, _mix, prob=float(prob), snr_db=(float(low), float(high)))

@@ -80,7 +80,7 @@ class PackedASDDataModule(lightning.LightningDataModule):
         given = {**(config or {}), **sections}
         check_keys(given, ("packed_asd", "asd"), "")
         packs = read_section(Packs, given.get("packed_asd"), "packed_asd")
-        self.packs = Packs(_packs(packs.train), _packs(packs.val))
+        self.packs = Packs(_packs(packs.train, "train"), _packs(packs.val, "val"))
         if not self.packs.train:
             raise InputError("config", file="packed_asd.train", expected="a list of packs", found=repr(packs.train))
         self.settings = read_section(Settings, given.get("asd") or {}, "asd")
@@ -161,7 +161,9 @@ class _Training(TorchLoader):
 # Configuration --------------------------------------------------------------------------------------------------------------
 
 
-def _packs(given: Any) -> list[Any]:
+def _packs(given: Any, key: str) -> list[Any]:
+    if given is not None and not isinstance(given, (str, os.PathLike, Pack, Sequence)):
+        raise InputError("config", file=f"packed_asd.{key}", expected="a pack, or a list of packs", found=repr(given)[:100])
     return [given] if isinstance(given, (str, os.PathLike, Pack)) else list(given or ())
 
 
@@ -176,7 +178,6 @@ def _augmentation(given: Any) -> Sequence[Transform]:
     if not given:
         return []
     asked = read_section(Augmentation, {} if given is True else given, "asd.augment")
-    low, high = asked.audio_mix_snr_db
     voices = [substitute_voice(asked.substitute_audio_prob)] if asked.substitute_audio_prob else []
-    voices += [mix_voice(asked.audio_mix_prob, (low, high))] if asked.audio_mix_prob else []
+    voices += [mix_voice(asked.audio_mix_prob, asked.audio_mix_snr_db)] if asked.audio_mix_prob else []
     return [*voices, augment_faces()] if asked.visual else voices

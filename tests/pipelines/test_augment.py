@@ -169,6 +169,7 @@ def test_warp_agrees_with_opencv():
 
 @pytest.mark.parametrize(("make", "kind"), [
     (lambda: pipelines.mix_voice(1.5), "prob"), (lambda: pipelines.mix_voice(0.5, (5, -5)), "snr"),
+    (lambda: pipelines.mix_voice(0.5, 5), "snr"),  # type: ignore[arg-type]
     (lambda: pipelines.substitute_voice(-0.1), "prob"), (lambda: pipelines.augment_faces(0.5, 0.5, 0.5), "prob"),
     (lambda: pipelines.mix_voice(float("nan")), "prob"), (lambda: pipelines.mix_voice(0.5, (float("nan"), 1)), "snr")])
 def test_settings_that_cannot_hold(make, kind):

@@ -158,9 +158,10 @@ PACKS = {"packed_asd": {"train": ["p"]}}
     ({"packed_asd": {"train": ["p"], "valid": ["q"]}}, "Did you mean 'val'?"),
     ({"packed": {"train": ["p"]}}, "Did you mean 'packed_asd'?"), ({**PACKS, "trainer": {}}, "one of packed_asd, asd"),
     ({**PACKS, "asd": {"augment": {"audio_mix": 1}}}, "Did you mean 'audio_mix_prob'?"),
-    ({"packed_asd": {"train": []}}, "a list of packs"), ({"packed_asd": None}, "a mapping"), ({}, "a mapping"),
-    ({**PACKS, "asd": {"seed": "0"}}, "int, as 0"), ({**PACKS, "asd": [1]}, "a mapping"),
-    ({**PACKS, "asd": {"frame_budget": None}}, "int"), ({**PACKS, "asd": {"pin_memory": 1}}, "bool"),
+    ({"packed_asd": {"train": 5}}, "a list of packs"), ({"packed_asd": {"train": []}}, "a list of packs"),
+    ({"packed_asd": None}, "a mapping"), ({}, "a mapping"), ({**PACKS, "asd": {"seed": "0"}}, "int, as 0"),
+    ({**PACKS, "asd": [1]}, "a mapping"), ({**PACKS, "asd": {"frame_budget": None}}, "int"),
+    ({**PACKS, "asd": {"pin_memory": 1}}, "bool"),
     ({**PACKS, "asd": {"seed": True}}, "int"), ({**PACKS, "asd": {"augment": "yes"}}, "true, false, a mapping or transforms")])
 def test_a_configuration_that_is_wrong(config, said):
     with pytest.raises(InputError) as error:
