@@ -63,11 +63,23 @@ def partition(pieces: Iterable[Piece], languages: Mapping[str, str],
 
     for piece in pieces:
         for (split, language), rows in _said(piece):
-            first = rows[0] if len(rows) else 0
-            key = value("split", split, piece, int(first), len(rows)), value("language", language, piece, int(first), len(rows))
+            first = int(rows[0]) if len(rows) else 0
+            faults += _against_path(piece, first, len(rows), split, language, languages)
+            key = (value("split", piece.split or split, piece, first, len(rows)),
+                   value("language", piece.language or language, piece, first, len(rows)))
             if key[0] and key[1] and len(rows):
                 found.setdefault((key[0], key[1]), []).append(Span(piece, rows))
     return dict(sorted(found.items())), faults
+
+
+def _against_path(piece: Piece, row: int, count: int, split: str | None, language: str | None,
+                  languages: Mapping[str, str]) -> Iterator[Fault]:
+    """Where the columns of a partition say something else than its folders."""
+    said = ("split", split, piece.split, SPLITS), ("language", language, piece.language, languages)
+    for name, cell, folder, others in said:
+        if folder and others.get(cell or "", cell) != others.get(folder, folder):
+            yield Fault("partition", piece.path, row=row, expected=f"the {name} {folder!r}, as its path says",
+                        found=f"{cell!r} in {count:,} rows", cure=f"Move the rows, or name it with --{name}.")
 
 
 def _split(said: str | None) -> str:

@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     path: str  # the file, or where the table is from
     kind: str  # "parquet", "arrow" or "table"
     names: Names
-    split: str = ""  # of all rows, "" where a column says it
+    split: str = ""  # of all rows, "" where a column says it; where folders say it and a column too, they have to agree
     language: str = ""  # the same, as the source calls it
     table: Any = None  # a pyarrow Table of kind "table"
 
@@ -144,8 +144,7 @@ def _resolved(piece: Piece, schema: Any, above: Path, given: Given) -> Piece:
     parts = Path(piece.path).absolute().relative_to(above).with_suffix("").parts[::-1]
     split = given.split or said.get("split", "")
     if not split and not names.split:
-        told = [match[1] for match in map(IN_NAMES.match, parts) if match]
-        split = told[0] if told else ""
+        split = next((match[1] for match in map(IN_NAMES.match, parts) if match), "")
     language = given.language or said.get("language", "")
     if not language and given.configurations:
         bare = (part.removeprefix("mls_") for part in parts)  # as the folders of facebook/multilingual_librispeech are called
@@ -154,7 +153,9 @@ def _resolved(piece: Piece, schema: Any, above: Path, given: Given) -> Piece:
         if not value and not column:
             raise InputError(name, file=piece.path, expected=f"a {name}", found=f"none in the path or in {columns}"[:200],
                              cure=f"Say it with --{name}, or --{name}-column.")
-    names = names._replace(split="" if split else names.split, language="" if language else names.language)
+    compared = [name for name in ("split", "language") if said.get(name) and name in columns and not getattr(given, name)]
+    names = names._replace(split="split" if "split" in compared else "" if split else names.split,
+                           language="language" if "language" in compared else "" if language else names.language)
     return piece._replace(names=names, split=split, language=language)
 
 

@@ -45,3 +45,15 @@ def test_columns_of_other_types_name_the_file(speech: Any, column: str, cells: l
     pq.write_table(table, speech.root / "a.parquet")
     fault, = speech.faults("--input", speech.root / "a.parquet", "--split", "train")
     assert fault["file"].endswith("a.parquet") and column in fault["cure"] + fault["expected"] and "list" in fault["found"]
+
+
+def test_columns_that_disagree_with_the_path(speech: Any) -> None:
+    rows = [row | {"split": "validation", "language": "jpn_Jpan"} for row in speech.rows(3)]
+    speech.parquet("in/split=dev/language=jpn_Jpan/x.parquet", rows)
+    rows[1]["language"] = "deu_Latn"
+    path = speech.parquet("in/split=dev/language=jpn_Jpan/y.parquet", rows)
+    fault, = speech.faults("--input", speech.root / "in")
+    assert (fault["kind"], fault["row"], fault["found"]) == ("partition", 1, "'deu_Latn' in 1 rows")
+    assert fault["file"].endswith("y.parquet") and "'jpn_Jpan', as its path says" in fault["expected"]
+    path.unlink()
+    assert speech.report("--input", speech.root / "in")["utterances"] == 3
