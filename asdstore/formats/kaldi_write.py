@@ -1,4 +1,4 @@
-"""Writers of Kaldi archives, scripts and alignments: the bytes that Kaldi's own programs write."""
+"""Writers of Kaldi archives, scripts and alignments: in binary Kaldi's own bytes, in text with all digits that there are."""
 from __future__ import annotations
 
 import os
