@@ -1,11 +1,13 @@
 """A batch of utterances in memory: audio decoded or viewed, normalised, as a waveform or log-mel, beside tokens and texts."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from asdstore.copies import Copy, Scale, carry_out
 from asdstore.errors import AsdError, DependencyError, Fault, InputError, StoreError
 from pipelines.buffers import Pool
 from pipelines.keys import Key
@@ -154,19 +156,31 @@ def _source(members: Sequence[tuple[np.ndarray | None, int]], keys: Sequence[Key
     shape = (rows, width, BANDS) if mel else (rows, width)
     out = pool.arrays([("source_seqs", shape, np.dtype(reading.dtype))])["source_seqs"]
     lengths = np.zeros(rows, np.int64)
+    jobs: list[Copy | Scale] = []
+    waves = []
     for number in range(rows):
         sound, row = members[number] if number < len(members) else (None, -1)
         if sound is None:
             out[number] = 0
             continue
-        write = _write_mel if mel else _write_waveform
-        lengths[number] = write(sound, utterances.level(row), out[number], reading, keys[number])
+        if mel:
+            lengths[number] = _write_mel(sound, out[number], reading, keys[number])
+        else:
+            lengths[number] = len(sound)
+            wave = out[number, :len(sound)] if out.dtype == np.float32 else np.empty(len(sound), np.float32)
+            _list_waveform(sound, utterances.level(row), wave, reading, jobs)
+            waves.append((number, wave))
         out[number, lengths[number]:] = 0
+    carry_out(jobs)
+    for number, wave in waves:
+        if reading.spec_augment is not None and (key := keys[number]) is not None:
+            reading.spec_augment.waveform(wave, key)
+        if out.dtype != np.float32:
+            out[number, :len(wave)] = wave
     return out, lengths
 
 
-def _write_mel(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading,
-               key: Key | None) -> int:
+def _write_mel(sound: np.ndarray, out: np.ndarray, reading: Reading, key: Key | None) -> int:
     if sound.dtype == np.int16:
         sound = sound * np.float32(1 / _FULL_SCALE)
     found = log_mel(sound if len(sound) >= FRAME else np.pad(sound, (0, FRAME - len(sound))))
@@ -178,36 +192,23 @@ def _write_mel(sound: np.ndarray, level: tuple[float, float] | None, out: np.nda
     return len(found)
 
 
-def _write_waveform(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray, reading: Reading,
-                    key: Key | None) -> int:
-    size = len(sound)
-    wave = out[:size] if out.dtype == np.float32 else np.empty(size, np.float32)
-    if reading.normalize == "layer":
-        layer_norm(sound, level, wave)
-    elif sound.dtype == np.int16:
-        np.multiply(sound, np.float32(1 / _FULL_SCALE), out=wave)
+def _list_waveform(sound: np.ndarray, level: tuple[float, float] | None, wave: np.ndarray, reading: Reading,
+                   jobs: list[Copy | Scale]) -> None:
+    if reading.normalize == "layer" and (level is None or sound.dtype != np.int16):
+        layer_norm(sound, wave)
+    elif sound.dtype != np.int16:
+        jobs.append(Copy(wave, sound))
+    elif level is None or reading.normalize == "scale":
+        jobs.append(Scale(wave, sound, 0, 1 / _FULL_SCALE))
     else:
-        wave[:] = sound
-    if reading.spec_augment is not None and key is not None:
-        reading.spec_augment.waveform(wave, key)
-    if out.dtype != np.float32:
-        out[:size] = wave
-    return size
-
-
-def layer_norm(sound: np.ndarray, level: tuple[float, float] | None, out: np.ndarray) -> None:
-    """Writes (x - mean) / sqrt(variance + 1e-5) of int16 or float32 [samples] on full scale 1; constant audio becomes 0.
-
-    `level` is the mean and the standard deviation, where they are known: then the samples are read once.
-    """
-    full = _FULL_SCALE if sound.dtype == np.int16 else 1
-    if level is not None:
         mean, deviation = level
-        scale = np.float32(1 / np.sqrt(deviation * deviation + _EPSILON)) if deviation > 0 else np.float32(0)
-        np.multiply(sound, scale / np.float32(full), out=out)
-        out -= np.float32(mean) * scale
-        return
-    if full != 1:
-        sound = sound * np.float32(1 / full)
+        gain = 1 / math.sqrt(deviation * deviation + _EPSILON) if deviation > 0 else 0
+        jobs.append(Scale(wave, sound, mean * _FULL_SCALE, gain / _FULL_SCALE))
+
+
+def layer_norm(sound: np.ndarray, out: np.ndarray) -> None:
+    """Writes (x - mean) / sqrt(variance + 1e-5) of int16 or float32 [samples] on full scale 1; constant audio becomes 0."""
+    if sound.dtype == np.int16:
+        sound = sound * np.float32(1 / _FULL_SCALE)
     np.subtract(sound, sound.mean() if len(sound) else 0, out=out)
     out *= np.float32(1 / np.sqrt(float(np.dot(out, out)) / len(out) + _EPSILON)) if len(out) else 1
