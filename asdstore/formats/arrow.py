@@ -26,7 +26,7 @@ def opened(path: str) -> Iterator[Any]:
             yield file
     except FileNotFoundError as why:
         raise MissingError("missing", file=path, expected="the file", found="none") from why
-    except (pa.ArrowException, OSError) as why:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as why:
         raise FormatError("parquet", file=path, expected="a whole Parquet file", found=str(why)[:200],
                           cure="It was cut short or is another file: restore it.") from why
 

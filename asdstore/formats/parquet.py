@@ -233,8 +233,10 @@ class ParquetSet(Sequence[Utterance]):
         def read() -> tuple[np.ndarray, np.ndarray]:
             found = self._companion(self.parts[number], "at", "bytes")
             at, size = found["at"].to_numpy(), found["bytes"].to_numpy()
-            if len(at) != self.parts[number].rows or np.any((at < 0) | (size < 0) | (at > self.parts[number].bytes - size)):
-                raise FormatError("offset", file=self.parts[number].companion, expected="a place inside the file for each row",
+            part = self.parts[number]
+            if {at.dtype, size.dtype} != {np.dtype(np.int64)} or len(at) != part.rows or np.any(
+                    (at < 0) | (size < 0) | (at > part.bytes - size)):
+                raise FormatError("offset", file=part.companion, expected="a place inside the file for each row",
                                   found=f"{len(at)} places", cure="Restore it or prepare the corpus again.")
             return at, size
         return self._kept(("places", number), read)
@@ -268,11 +270,20 @@ class ParquetSet(Sequence[Utterance]):
 
     def _table(self, part: Part, column: str, group: int | None = None) -> Any:
         with opened(os.path.join(self.root, part.name)) as file:
-            return file.read([column]) if group is None else file.read_row_group(group, [column])
+            if group is not None:
+                return file.read_row_group(group, [column])
+            found = file.read([column])
+            found.validate(full=True)  # that texts are UTF-8
+            return found
 
     def _companion(self, part: Part, *columns: str) -> Any:
         with opened(os.path.join(self.root, part.companion)) as file:
-            return file.read(list(columns))
+            found = file.read(list(columns))
+            found.validate(full=True)
+        if found.column_names != list(columns):
+            raise FormatError("companion", file=part.companion, expected=f"the columns {', '.join(columns)}",
+                              found=", ".join(found.column_names), cure="Restore it or prepare the corpus again.")
+        return found
 
     def _named(self, column: str) -> Strings:
         found = [Strings.empty(0)]

@@ -115,7 +115,7 @@ def _file(found: Found, part: Part) -> tuple[int, list[Fault]]:
         if max(groups, default=0) > GROUP_ROWS:
             say("P007", "row-group", f"at most {GROUP_ROWS} rows", f"{max(groups)} in row group {groups.index(max(groups))}")
         small = file.read(["text", "audio_size"])
-    _small_columns(small, say)
+        _small_columns(small, say)
     samples = sum(size or 0 for size in small["audio_size"].to_pylist())
     for name, value in (("rows", len(small)), ("samples", samples)):
         if getattr(part, name) not in (-1, value):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from asdstore import check as command  # noqa: E402
 from asdstore.check import check  # noqa: E402
+from asdstore.errors import FormatError  # noqa: E402
 from asdstore.formats.parquet_check import RULES  # noqa: E402
 
 PART = "split=train/language=deu_Latn/part-00000.parquet"
@@ -82,6 +83,24 @@ def test_damaged_files(made: Any) -> None:
     data[-6] ^= 0xFF
     path.write_bytes(data)
     assert "P004" in broken(made)
+
+
+def test_texts_of_other_bytes_than_utf8(made: Any) -> None:
+    path = made.corpus / PART
+    path.write_bytes(path.read_bytes().replace(b"clip c", b"clip \xff"))
+    assert broken(made) == ["P004"]
+    with pytest.raises(FormatError) as error:
+        _ = made.open().texts
+    assert error.value.kind == "parquet" and PART in str(error.value)
+
+
+def test_companions_without_their_columns(made: Any) -> None:
+    path = made.corpus / PART.replace("part-", "_part-").replace(".parquet", ".rows.parquet")
+    path.write_bytes(path.read_bytes().replace(b"at", b"it"))
+    assert broken(made) == ["P011"]
+    with pytest.raises(FormatError) as error:
+        _ = made.open()[0].audio_bytes
+    assert error.value.kind == "companion"
 
 
 @pytest.mark.parametrize(("columns", "rule"), [
