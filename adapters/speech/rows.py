@@ -11,7 +11,7 @@ import numpy as np
 from adapters.speech import tables
 from adapters.speech.audio import cells
 from adapters.speech.languages import language_code
-from adapters.speech.sources import SPLITS, Piece, arrow_errors, batches, open_stream
+from adapters.speech.sources import SPLITS, Piece, arrow_errors, batches, open_stream, whole
 from asdstore.errors import Fault, InputError
 
 BATCH = 16  # rows with their audio that are in memory at a time
@@ -210,7 +210,7 @@ def _parquet_slices(piece: Piece, columns: list[str], wanted: np.ndarray) -> Ite
             low, high = np.searchsorted(wanted, [first, first + rows])
             at = first
             for batch in file.iter_batches(BATCH, [group], columns) if low < high else ():
-                yield at, batch
+                yield at, whole(batch)
                 at += len(batch)
             first += rows
 

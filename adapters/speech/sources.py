@@ -91,12 +91,12 @@ def _find(path: Path, above: Path, given: Given) -> list[Piece]:
 
 def of_table(table: Any, path: str, given: Given) -> Piece:
     """An Arrow table in memory as a piece. Raises as `find`."""
-    return _resolved(Piece(path, "table", Names(), table=table), table.schema, Path(path).absolute().parent, given)
+    return _resolved(Piece(path, "table", Names(), table=table), table.column_names, Path(path).absolute().parent, given)
 
 
 def _of_texts(path: Path, table: Any, above: Path, given: Given) -> Piece:
     """A table whose columns have our own names."""
-    return _resolved(Piece(str(path), "table", Names(), table=table), table.schema, above, given._replace(names=Names()))
+    return _resolved(Piece(str(path), "table", Names(), table=table), table.column_names, above, given._replace(names=Names()))
 
 
 def _is_open(path: Path) -> bool:
@@ -125,19 +125,18 @@ def _piece(path: Path, above: Path, given: Given) -> Piece:
         if kind == "parquet":
             import pyarrow.parquet as pq
 
-            schema = pq.read_schema(path)
+            columns = pq.read_schema(path).names
         else:
             with open_stream(str(path)) as reader:
-                schema = reader.schema
-    return _resolved(Piece(str(path), kind, Names()), schema, above, given)
+                columns = reader.schema.names
+    return _resolved(Piece(str(path), kind, Names()), columns, above, given)
 
 
-def _resolved(piece: Piece, schema: Any, above: Path, given: Given) -> Piece:
+def _resolved(piece: Piece, columns: list[str], above: Path, given: Given) -> Piece:
     """The piece with its columns, split and language, told by folders below `above` where nothing else says it.
 
     Raises InputError "column", "split", "language".
     """
-    columns = schema.names
     names = Names(*(tables.column_of(name, wanted, columns, piece.path)
                     for name, wanted in zip(Names._fields, given.names, strict=True)))
     said = partitions(os.path.abspath(piece.path))
@@ -177,7 +176,7 @@ def arrow_errors(path: Path | str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as why:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as why:
         raise InputError("parquet", file=path, expected="a whole Parquet or Arrow file", found=str(why)[:200],
                          cure="It was cut short or damaged: fetch it again.") from why
 
@@ -207,15 +206,21 @@ def batches(piece: Piece, columns: Iterable[str]) -> Iterator[tuple[int, Any]]:
             first += len(batch)
 
 
+def whole(batch: Any) -> Any:
+    """A record batch whose offsets lie inside of its data, and whose texts are UTF-8. Raises pyarrow.ArrowInvalid."""
+    batch.validate(full=True)  # Arrow trusts what it reads, and crashes later
+    return batch
+
+
 def _batches(piece: Piece, columns: list[str]) -> Iterator[Any]:
     if piece.kind == "table":
         yield from piece.table.select(columns).to_batches()
     elif piece.kind == "arrow":
         with open_stream(piece.path) as reader:
             for batch in reader:
-                yield batch.select(columns)
+                yield whole(batch.select(columns))
     else:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(piece.path) as file:
-            yield from file.iter_batches(65536, columns=columns)
+            yield from map(whole, file.iter_batches(65536, columns=columns))

@@ -57,3 +57,31 @@ def test_columns_that_disagree_with_the_path(speech: Any) -> None:
     assert fault["file"].endswith("y.parquet") and "'jpn_Jpan', as its path says" in fault["expected"]
     path.unlink()
     assert speech.report("--input", speech.root / "in")["utterances"] == 3
+
+
+@pytest.mark.parametrize("old", [b"Hello 1", b"text"])
+@pytest.mark.parametrize("arrow", [False, True])
+def test_bytes_that_are_no_texts(speech: Any, old: bytes, arrow: bool) -> None:
+    speech.root.mkdir()
+    path = speech.root / ("a.arrow" if arrow else "a.parquet")
+    table = pa.table({"audio": [speech.tone()] * 2, "text": ["Hello 1", "Hello 2"]})
+    if arrow:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+    else:
+        pq.write_table(table, path, compression="none", store_schema=False)
+    path.write_bytes(path.read_bytes().replace(old, old[:-1] + b"\xff"))
+    fault, = speech.faults("--input", path, *ENGLISH)
+    assert fault["kind"] in ("parquet", "column") and fault["file"] == str(path)
+
+
+def test_offsets_beyond_the_data(speech: Any) -> None:
+    speech.root.mkdir()
+    path = speech.root / "a.arrow"
+    table = pa.table({"audio": [speech.tone()] * 3, "text": ["one", "two", "three"]})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    offsets = b"".join(n.to_bytes(4, "little") for n in (0, 3, 6, 11))
+    assert offsets in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(offsets, offsets[:4] + b"\xff\xff\xff\x7f" + offsets[8:]))
+    assert speech.faults("--input", path, *ENGLISH)[0]["kind"] == "parquet"  # Arrow itself would crash
