@@ -278,7 +278,7 @@ def _sound(file: Any, backend: str) -> _Source:
 
     # libsndfile corrects a claim that the file cannot hold, and says so only in its log: "data : 2147483647 (should be 12800)"
     claim = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
-    claimed = int(claim[1]) // (int(claim[2]) // file.frames) if claim and file.frames else file.frames
+    claimed = int(claim[1]) * file.frames // max(1, int(claim[2])) if claim else file.frames
     plain = (file.format in ("WAV", "WAVEX", "RF64", "W64", "AIFF", "AU", "CAF")
              and file.subtype.startswith(("PCM_", "FLOAT", "DOUBLE")))
     return _Source(file.samplerate, file.channels, claimed, backend, plain, blocks)

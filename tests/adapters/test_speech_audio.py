@@ -138,6 +138,15 @@ def test_a_header_that_claims_too_much(claim: int) -> None:
     assert clip.samples == 6400
 
 
+def test_such_a_header_of_compressed_audio() -> None:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(4000, np.float32), 16000, format="WAV", subtype="IMA_ADPCM")
+    data = file.getvalue()
+    at = data.index(b"data")
+    clip = recode(data[:at + 4] + (0x7FFFFFFF).to_bytes(4, "little") + data[at + 8:])  # fewer bytes than samples
+    assert clip.samples >= 4000 and clip.decoded.header_samples > 1 << 31
+
+
 def test_channels_are_averaged_however_short_the_clip() -> None:
     file = io.BytesIO()
     soundfile.write(file, np.array([[0.5, -0.25]], np.float32), 16000, format="WAV", subtype="FLOAT")
