@@ -56,6 +56,14 @@ class Joined(Source):
                     self.notes.setdefault("utterances without frames, left out", []).append(full)
         self.offsets = ends([int(sources[k].offsets[i + 1] - sources[k].offsets[i]) for k, i in self._places])
 
+    @property
+    def files(self) -> list[str]:
+        return [name for source in self.sources for name in source.files]
+
+    def release(self) -> None:
+        for source in self.sources:
+            source.release()
+
     def read(self, start: int, stop: int, into: np.ndarray | None = None) -> Frames:
         """The frames from `start` to `stop`, as the sources read them: what they check then is checked. Raises: as they do."""
         features = np.empty((stop - start, self.dim), np.float32) if into is None else into

@@ -49,6 +49,7 @@ def test_several_files_are_one(tmp_path):
     both: Any = asdstore.open([tmp_path / "a.pfile", tmp_path / "b.pfile"])
     assert both.ids == ["a.pfile:0", "a.pfile:1", "b.pfile:0", "b.pfile:1"] and both.read(2, 7).labels[:, 0].tolist() == \
         [3, 4, 5, 1, 2]
+    assert both.files == [str(tmp_path / "a.pfile"), str(tmp_path / "b.pfile")]
     loader = pipelines.frames(both, batch=3)  # PDNN cuts partitions in each file
     assert [len(p["features"]) for p in loader.partitions()] == [5, 5] and len(loader) == 2
     assert pickle.loads(pickle.dumps(both)).offsets.tolist() == [0, 3, 5, 8, 10]
