@@ -175,5 +175,5 @@ def level(samples: NDArray[np.float32]) -> Level:
     if not samples.size:
         raise InputError("audio-empty", expected="at least one sample", found="none")
     mean = float(samples.mean(dtype=np.float64))
-    rms = float(samples.std(dtype=np.float64))
+    rms = float(samples.std(dtype=np.float64, mean=np.array([mean])))
     return Level(mean, rms, max(float(samples.max()) - mean, mean - float(samples.min())))
