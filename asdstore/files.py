@@ -25,6 +25,7 @@ import numpy as np
 from spec.errors import StoreError
 from spec.seal import BLOCK_BYTES, SealedFile
 
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 Data = bytes | bytearray | memoryview
 RENAME_EXCHANGE = 2  # linux/fs.h
 AT_FDCWD = -100  # linux/fcntl.h
@@ -263,9 +264,8 @@ def _write_all(descriptor: int | None, path: Path, view: memoryview) -> None:
 
 def _begin_sync(descriptor: int | None, at: int, size: int) -> None:
     """Lets the disk begin with what was written, while more is made: only a hint, which spares `finish` most of its wait."""
-    sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if sync_file_range is not None and size >= BLOCK_BYTES:
-        sync_file_range(descriptor, ctypes.c_int64(at), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE)
+    if _sync_file_range is not None and size >= BLOCK_BYTES:
+        _sync_file_range(descriptor, ctypes.c_int64(at), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE)
 
 
 def _rename_exchange(one: Path, other: Path) -> None:

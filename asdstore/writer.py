@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def _write_shards(tasks: list[ShardTask], run: Run | None, progress: Callable[[R
     for record in (record for number in facts for record in tasks[number].records):
         progress(record)
     waiting = [task for task in tasks if task.number not in facts]
-    with closing((write_shard(task, progress) for task in waiting) if run is None else run(write_shard, waiting)) as results:
+    write = partial(write_shard, beside=len(waiting) == 1)  # a shard that is alone has a core for its thread
+    with closing((write(task, progress) for task in waiting) if run is None else run(write, waiting)) as results:
         for shard in results:
             facts[shard.number] = shard
             if run is not None:
