@@ -76,9 +76,9 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
 def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
     """Decode a track. Raises: what `faces` and `audio` raise, InputError kind "audio-length" (see `check_span`)."""
     clip: Clip = record.source  # type: ignore[assignment]
-    names = faces.jpeg_folder_names(clip.faces, record.sample_id).names
+    names, times, _ = faces.jpeg_folder_names(clip.faces, record.sample_id)
     sound = audio.decode(clip.audio, sample_id=record.sample_id)
-    span = _stamp(names[-1]) - _stamp(names[0]) if names else 0.0
+    span = times[-1] - times[0] if times else 0.0
     notes = check_span(sound, span, record.fps, record.sample_id, clip.audio) | audio_notes(sound, record.sample_id)
     return Media(faces.read_jpegs(clip.faces, names, shape, record.sample_id), sound.samples,
                  np.frombuffer(clip.labels, np.uint8), notes)
@@ -124,13 +124,9 @@ def _locate(places: dict[str, list[str]], row: LoaderRow, what: str, root: Path)
     return paths[0]
 
 
-def _stamp(name: str) -> float:
-    return float(name.rpartition(".")[0])
-
-
 def _stamps(folder: str, row: LoaderRow) -> array:
     """The time stamps in seconds that name the JPEGs, as many as there are labels."""
-    names = faces.jpeg_folder_names(folder, row.sample_id).names
+    names, times, _ = faces.jpeg_folder_names(folder, row.sample_id)
     if not names:
         raise MissingError("faces-missing", file=folder, sample_id=row.sample_id, expected="JPEGs", found="an empty folder")
     if len(names) != len(row.labels):
@@ -138,7 +134,7 @@ def _stamps(folder: str, row: LoaderRow) -> array:
             "Extract the faces again, or correct the table; frames are paired with labels by position."
         raise InputError("faces", file=folder, sample_id=row.sample_id, expected=f"{len(row.labels)} JPEGs, one per label",
                        found=str(len(names)), cure=cure)
-    return array("d", map(_stamp, names))
+    return array("d", times)
 
 
 def _stamp_report(records: list[Record], stamps: dict[str, array]) -> dict[str, object]:

@@ -25,6 +25,7 @@ class Listing(NamedTuple):
     """What a folder of JPEGs holds."""
 
     names: tuple[str, ...]  # in the order of their numbers
+    numbers: tuple[float, ...]  # that they are
     ignored: int  # system files
 
 
@@ -50,12 +51,12 @@ def jpeg_folder_names(folder: str | os.PathLike[str], sample_id: str = "") -> Li
         foreign = min(name for name, number in zip(names, numbers, strict=True) if number is None)
         raise InputError("faces-foreign", file=Path(folder, foreign), sample_id=sample_id, found=repr(foreign),
                          expected="only JPEGs whose names are numbers", cure="Move it out of the folder.")
-    order = sorted(zip(numbers, names, strict=True))  # type: ignore[type-var]
+    order: list[tuple[float, str]] = sorted(zip(numbers, names, strict=True))  # type: ignore[type-var]
     for (number, name), (other, twin) in pairwise(order):
         if number == other:
             raise InputError("faces-duplicate", file=Path(folder, twin), sample_id=sample_id, expected="one JPEG per number",
                              found=f"{name!r} and {twin!r}", cure="Remove the one that does not belong.")
-    return Listing(tuple(name for _, name in order), len(found) - len(names))
+    return Listing(tuple(name for _, name in order), tuple(number for number, _ in order), len(found) - len(names))
 
 
 def _number(name: str) -> float | None:

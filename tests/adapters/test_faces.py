@@ -34,13 +34,26 @@ def sha256(array: np.ndarray) -> str:
 def test_names_are_sorted_as_numbers(tmp_path):
     for name in ("10.00.jpg", "9.96.jpg", "9.9.jpg", "100.jpg", "0.04.jpeg", "-3.jpg"):
         (tmp_path / name).touch()
-    assert jpeg_folder_names(tmp_path) == Listing(("-3.jpg", "0.04.jpeg", "9.9.jpg", "9.96.jpg", "10.00.jpg", "100.jpg"), 0)
+    names = ("-3.jpg", "0.04.jpeg", "9.9.jpg", "9.96.jpg", "10.00.jpg", "100.jpg")
+    assert jpeg_folder_names(tmp_path) == Listing(names, (-3, 0.04, 9.9, 9.96, 10, 100), 0)
+
+
+def test_plain_names_are_sorted_as_numbers(tmp_path):
+    for name in ("10.00.jpg", "9.96.jpg", "007.jpg", "100.jpg"):
+        (tmp_path / name).touch()
+    assert jpeg_folder_names(tmp_path) == Listing(("007.jpg", "9.96.jpg", "10.00.jpg", "100.jpg"), (7, 9.96, 10, 100), 0)
+
+
+def test_a_name_of_two_lines_is_foreign(tmp_path):
+    (tmp_path / "1.00.jpg\n2.00.jpg").touch()
+    with pytest.raises(InputError, match="faces-foreign"):
+        jpeg_folder_names(tmp_path)
 
 
 def test_system_files_are_ignored_and_counted(tmp_path):
     for name in (".DS_Store", "Thumbs.db", "._1.00.jpg", "desktop.ini", "1.00.jpg"):
         (tmp_path / name).touch()
-    assert jpeg_folder_names(tmp_path) == Listing(("1.00.jpg",), 4)
+    assert jpeg_folder_names(tmp_path) == Listing(("1.00.jpg",), (1.0,), 4)
 
 
 @pytest.mark.parametrize("name", ["thumb.jpg", "nan.jpg", "inf.jpg", "1_0.jpg", " 1.jpg", "1.00.png", "1.00", "a.txt", "x/"])
@@ -69,7 +82,7 @@ def test_a_folder_that_is_not_there(tmp_path):
         with pytest.raises(MissingError) as error:
             jpeg_folder_names(tmp_path / name)
         assert error.value.kind == "faces-missing"
-    assert jpeg_folder_names(tmp_path.joinpath("empty").mkdir() or tmp_path / "empty") == Listing((), 0)
+    assert jpeg_folder_names(tmp_path.joinpath("empty").mkdir() or tmp_path / "empty") == Listing((), (), 0)
 
 
 # ---- pixels
