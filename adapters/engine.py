@@ -24,9 +24,12 @@ TRIES = 2  # of a task whose worker dies
 NO_MEMORY = 77  # exit code of a worker that ran out of memory
 
 
-def serial(function: Callable[..., Any], tasks: Iterable[Any]) -> Generator[Any, None, None]:
-    """Run the tasks one after another in this process."""
-    yield from map(function, tasks)
+def alone(heard: Callable[[Any], object] | None = None) -> Run:
+    """An engine that runs the tasks one after another in this process. `heard` as in `processes`."""
+    def run(function: Callable[..., Any], tasks: Iterable[Any]) -> Generator[Any, None, None]:
+        for task in tasks:
+            yield function(task) if heard is None else function(task, heard)
+    return run
 
 
 def processes(workers: int, say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
@@ -56,12 +59,14 @@ def processes(workers: int, say: Callable[[str], None] = lambda text: print(text
 
 def chosen(kind: str, workers: int | None, address: str, say: Callable[[str], None], heard: Callable[[Any], object],
            name: Callable[[Any], str]) -> Run | None:
-    """The engine that a command line asks for: "local" or "ray"; None for this process alone."""
+    """The engine that a command line asks for: "local" or "ray"; None where it names no number of local workers."""
     if kind == "ray":
         from adapters.ray_engine import cluster
 
         return cluster(workers, address, heard, name)
-    return None if workers in (None, 1) else processes(workers, say, heard, name)  # type: ignore[arg-type]
+    if workers is None:
+        return None
+    return alone(heard) if workers == 1 else processes(workers, say, heard, name)
 
 
 class _Worker(NamedTuple):

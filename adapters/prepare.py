@@ -267,7 +267,8 @@ def _common() -> argparse.ArgumentParser:
 def _running() -> argparse.ArgumentParser:
     """The options that every corpus has: who does the work, and what is said of it."""
     running = argparse.ArgumentParser(add_help=False)
-    running.add_argument("--workers", type=_count, metavar="N", help="processes (1; with Ray, one for each processor)")
+    running.add_argument("--workers", type=_count, metavar="N", help="processes, a core each (this one, with a thread that "
+                         "stores; with Ray, one for each processor)")
     running.add_argument("--engine", choices=("local", "ray"), default="local", help="processes of this machine or Ray (local)")
     running.add_argument("--address", default="", help="of a running Ray cluster: auto or host:port (one is started here)")
     running.add_argument("--overwrite", action="store_true", help="replace what is at the output once the new one is complete")

@@ -43,7 +43,8 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
         max_shard_bytes: a shard is closed before it exceeds this many bytes of faces, audio and labels.
         sources: a text that changes when the media do (sizes, times, digests): a stopped run continues only with the same one.
         overwrite: replace a pack at `target`, once the new one is complete.
-        run: gives `function(task)` for every task, in any order, as a generator; one after the other by default.
+        run: gives `function(task)` for every task, in any order, as a generator. By default they are done one after the other,
+            with a thread that encodes and writes a track while the next one is loaded.
         progress: called with each record that is packed, or with all those of a shard when it comes back from `run`.
         report: more keys for `report.json`: what was skipped and why.
         extras: more files for the pack, by name.
@@ -81,7 +82,7 @@ def _write_shards(tasks: list[ShardTask], run: Run | None, progress: Callable[[R
     for record in (record for number in facts for record in tasks[number].records):
         progress(record)
     waiting = [task for task in tasks if task.number not in facts]
-    write = partial(write_shard, beside=len(waiting) == 1)  # a shard that is alone has a core for its thread
+    write = partial(write_shard, beside=run is None or len(waiting) == 1)  # else each shard has one core
     with closing((write(task, progress) for task in waiting) if run is None else run(write, waiting)) as results:
         for shard in results:
             facts[shard.number] = shard

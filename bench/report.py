@@ -82,7 +82,7 @@ def targets(results: dict[str, Any]) -> Iterator[Target]:
                        rows[-1]["open"]["batch"] / rows[0]["open"]["batch"], 1.25)
     if written := results.get("writing"):
         yield _at_least("W: 2 workers over 1, JPEG and WAV", written["one worker"] / written["two workers"], 1.7)
-        yield _at_most("W: 1 worker over decoding and resizing alone", written["one worker"] / written["decoding and resizing"],
+        yield _at_most("W: prepare over decoding and resizing alone", written["no option"] / written["decoding and resizing"],
                        1.25)
 
 

@@ -1,6 +1,8 @@
-"""Work W from JPEG and WAV: the prepare command with 1 and 2 workers, and decoding and resizing of the same pictures alone."""
+"""Work W from JPEG and WAV: the prepare command as it is, with 1 and with 2 workers, and decoding and resizing of the same
+pictures alone."""
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +27,8 @@ def writing(folder: Path, copies: int = COPIES) -> dict[str, Any]:
         for path in paths:
             cv2.resize(cv2.imread(path, cv2.IMREAD_GRAYSCALE), (112, 112))  # type: ignore[arg-type]
 
-    ways: dict[str, Callable[[], None]] = {"one worker": lambda: prepare([*command, "--workers", "1"]),
+    ways: dict[str, Callable[[], None]] = {"no option": lambda: prepare(command),
+                                           "one worker": lambda: prepare([*command, "--workers", "1"]),
                                            "two workers": lambda: prepare([*command, "--workers", "2"]),
                                            "decoding and resizing": decode}
     for way in ways.values():
@@ -33,6 +36,7 @@ def writing(folder: Path, copies: int = COPIES) -> dict[str, Any]:
     times: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(ROUNDS):
         for name, way in list(ways.items())[::1 if number % 2 else -1]:
+            shutil.rmtree(folder / "pack", ignore_errors=True)
             began = time.perf_counter()
             way()
             times[name].append(time.perf_counter() - began)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def note_and_sleep(file: Path) -> None:
     time.sleep(60)
 
 
-@pytest.mark.parametrize("run", [engine.serial, engine.processes(1), engine.processes(3)], ids=["serial", "1", "3"])
+@pytest.mark.parametrize("run", [engine.alone(), engine.processes(1), engine.processes(3)], ids=["alone", "1", "3"])
 def test_results_come_in_the_order_of_the_tasks(run):
     assert list(run(square, range(9))) == [n * n for n in range(9)]
 
@@ -133,3 +134,17 @@ def test_notes_are_heard_while_a_task_runs():
     heard = []
     assert list(engine.processes(2, heard=heard.append)(count_up, [3, 2])) == [3, 2]
     assert sorted(heard) == [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+
+
+def test_one_worker_is_this_process_and_tells_what_it_hears() -> None:
+    heard: list[object] = []
+    run = engine.chosen("local", 1, "", print, heard.append, repr)
+    assert run is not None
+    assert list(run(_told, [3, 4])) == [(os.getpid(), 3), (os.getpid(), 4)]
+    assert heard == [3, 4]
+    assert list(engine.alone()(_told, [5])) == [(os.getpid(), 5)]
+
+
+def _told(task: int, hear: Callable[[object], object] = lambda value: None) -> tuple[int, int]:
+    hear(task)
+    return os.getpid(), task
