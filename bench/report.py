@@ -159,7 +159,7 @@ def _number(value: float | None) -> str:
 _MEANING = """
 Ratios of medians, both sides measured in turn in one process. A dash: the peer has no such thing, or it failed (see below).
 memcpy is np.copyto of the same bytes (uint8 faces, int16 audio, labels) from a warm map into one batch-sized buffer that is
-used again: it stays in the processor's cache, which no loader's batches can.
+used again, by one thread. A share above 1 is two threads that write past the processor's cache.
 
 - **R / memcpy**: 2,000 windows of up to 250 frames (fewer where a pass takes over 2 s), faces + audio + labels copied out into
   arrays of their own; the share of memcpy's speed, higher is better. The C library is told to keep freed memory
