@@ -128,7 +128,7 @@ def _results() -> dict[str, Any]:
     return {"about": {"date": "2026-01-01", "machine": "2 cores", "python": "3.11", "corpus_MB": 400}, "growth": growth,
             "peers": {OURS: peer(1.0), "hdf5": peer(0.4), "jpeg_wav": peer(0.02), "lance_file": {
                 "about": "used so", "error": {"install": "no such package"}}},
-            "writing": {"pictures": 100, "one worker": 2.0, "two workers": 1.0, "decoding and resizing": 1.5}}
+            "writing": {"pictures": 100, "no option": 1.8, "one worker": 2.0, "two workers": 1.0, "decoding and resizing": 1.5}}
 
 
 def test_targets_hold_and_are_missed():
