@@ -261,7 +261,7 @@ class Workers:
         else:
             raise InputError("worker", expected="a process that makes the batch", row=i,
                              found=f"{_ATTEMPTS} processes that died over it, the last with exit code {code}",
-                             cure="What it said stands on stderr. Packs must be where they were, functions must be importable; if "
+                             cure="What it said stands on stderr. Packs must be where they were and functions importable; if "
                                   "memory ran out, use fewer processes.")
         if answer.error is not None:
             raise answer.error

@@ -128,13 +128,13 @@ def _results() -> dict[str, Any]:
     return {"about": {"date": "2026-01-01", "machine": "2 cores", "python": "3.11", "corpus_MB": 400}, "growth": growth,
             "peers": {OURS: peer(1.0), "hdf5": peer(0.4), "jpeg_wav": peer(0.02), "lance_file": {
                 "about": "used so", "error": {"install": "no such package"}}},
-            "writing": {"pictures": 100, "no option": 1.8, "one worker": 2.0, "two workers": 1.0, "decoding and resizing": 1.5}}
+            "writing": {"pictures": 100, "no option": 2.0, "one worker": 2.0, "two workers": 1.0, "decoding and resizing": 1.5}}
 
 
 def test_targets_hold_and_are_missed():
     results = _results()
     held = {target.text.split(":")[0] + target.text[-4:]: target.holds for target in targets(results)}
-    assert [t.text for t in targets(results) if not t.holds] == ["W: 1 worker over decoding and resizing alone: at most 1.25"]
+    assert [t.text for t in targets(results) if not t.holds] == ["W: prepare over decoding and resizing alone: at most 1.25"]
     assert None not in held.values()
     results["peers"]["hdf5"]["epoch_2"] = {"share": 1.0, "memcpy": [1.0], "peer": [1.0]}
     assert any("next h5py 1" in t.found and t.holds is False for t in targets(results))

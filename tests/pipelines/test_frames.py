@@ -262,7 +262,7 @@ def test_features_without_labels(tmp_path):
         assert set(loader[0]) == {"features"} and len(loader) == 5 and set(next(loader.partitions())) == {"features"}
         for option, more in (("ignore-label=0", {}), ("map-label=1:0", {}), ("context=1", {"classes": 3})):
             with pytest.raises(InputError) as e:
-                frames(f"{tmp_path}/{name},{option}", **more)
+                frames(f"{tmp_path}/{name},{option}", **more)  # type: ignore[arg-type]
             assert e.value.kind == "labels"
 
 
