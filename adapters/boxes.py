@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from adapters.tables import text_lines
+from adapters.tables import decimal, text_lines
 from asdstore.errors import Fault, InputError
 
 Box = tuple[float, float, float, float]
@@ -38,8 +38,8 @@ def parse_box(line: str) -> tuple[int, str, Box]:
     """
     try:
         number, _, face, *corners, _ = line.split(",")
-        frame, (x1, y1, x2, y2), face = int(number), map(float, corners), face.strip()
-        if not face:
+        frame, (x1, y1, x2, y2), face = int(number), map(decimal, corners), face.strip()
+        if not face or "_" in number or not number.isascii():
             raise ValueError
     except ValueError:
         raise InputError("box", expected="frame,face,id,x1,y1,x2,y2,0", found=repr(line[:120])) from None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adapters.tables import listed, text_lines
+from adapters.tables import decimal, listed, text_lines
 from asdstore.errors import Fault, InputError, MissingError
 
 Intervals = tuple[tuple[float, float], ...]
@@ -40,8 +40,8 @@ def parse_speaker(line: str) -> tuple[str, str, float, float]:
             raise ValueError
         for text in fields[8:]:
             if text != "<NA>":
-                float(text)
-        start, duration = float(fields[3]), float(fields[4])
+                decimal(text)
+        start, duration = decimal(fields[3]), decimal(fields[4])
     except ValueError:
         raise InputError("rttm", expected="SPEAKER id channel start duration <NA> <NA> name, with 8 to 10 fields in all",
                          found=repr(line[:120]), cure="Ids and names must not hold blanks.") from None

@@ -72,11 +72,18 @@ def parse_labels(text: str) -> bytes:
                          cure="AVA's label 2 (speaking, not audible) counts as 0.") from None
 
 
+def decimal(text: str) -> float:
+    """The number that a text is. Raises ValueError also for what Python alone takes for one: "1_0", digits beyond ASCII."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
+
+
 def parse_number(text: str, name: str, *, positive: bool = True) -> float:
     """A rate, from LEAST on, or (not `positive`) a time from 0 on, MOST at the most. Raises: InputError kind `name`."""
     least = LEAST if positive else 0
     try:
-        value = float(text)
+        value = decimal(text)
     except ValueError:
         value = math.nan
     if not least <= value <= MOST:  # so for NaN

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adapters.tables import listed, text_lines
+from adapters.tables import decimal, listed, text_lines
 from asdstore.errors import Fault, InputError
 
 COLUMNS = ("video_id", "frame_timestamp", "entity_box_x1", "entity_box_y1", "entity_box_x2", "entity_box_y2", "label",
@@ -87,7 +87,7 @@ def parse_truth(cells: Sequence[str], columns: int) -> tuple[str, float, int]:
     try:
         if len(cells) != columns or cells[6] not in SPEAKING:
             raise ValueError
-        numbers = [float(cell) for cell in cells[1:6]]
+        numbers = [decimal(cell) for cell in cells[1:6]]
     except ValueError:
         raise InputError("truth", expected=f"{columns} columns, with numbers and a label that is one of {', '.join(SPEAKING)}",
                          found=repr(",".join(cells)[:160])) from None

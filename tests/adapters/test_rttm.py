@@ -22,7 +22,8 @@ def test_eight_to_ten_fields(line):
     "SPEAKER my v 0 1.0 2.0 <NA> <NA> a <NA>",
     "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a", "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a <NA> <NA>",
     "SPEAKER v 0 1.0 2.0 <NA> <NA> speaker a <NA>", "SPEAKER v 0 1.0 2.0 <NA> <NA>", "SPEAKER v 0 x 2.0 <NA> <NA> a",
-    "SPEAKER v 0 nan 2.0 <NA> <NA> a", "SPEAKER v 0 1.0 inf <NA> <NA> a", "SPEAKER v 0 1.0 -0.5 <NA> <NA> a",
+    "SPEAKER v 0 1_0.0 2.0 <NA> <NA> a", "SPEAKER v 0 nan 2.0 <NA> <NA> a",
+    "SPEAKER v 0 1.0 inf <NA> <NA> a", "SPEAKER v 0 1.0 -0.5 <NA> <NA> a",
     "SPEAKER v 0 -1.0 0.5 <NA> <NA> a", "SPEAKER v 0 1.0 2.0 <NA> <NA> <NA> <NA> <NA>"])
 def test_lines_that_are_faults(line):
     with pytest.raises(InputError) as caught:

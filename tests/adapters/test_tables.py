@@ -38,7 +38,7 @@ def test_a_wrong_label_is_shown_with_its_frame():
         parse_labels("[0, 1, 0.7]")
 
 
-@pytest.mark.parametrize("text", ["0", "-25", "nan", "inf", "x", "", "1e400", "1e-300", "1e10"])
+@pytest.mark.parametrize("text", ["0", "-25", "2_5", "٢٥", "nan", "inf", "x", "", "1e400", "1e-300", "1e10"])
 def test_rates_that_are_none(text):
     with pytest.raises(InputError) as caught:
         parse_number(text, "fps")

@@ -65,7 +65,8 @@ def test_a_track_and_its_truth_that_disagree(clip_tree, lines, expected, found):
 
 
 @pytest.mark.parametrize("row", [
-    "v,x,.1,.2,.3,.4,NOT_SPEAKING,e", "v,1,.1,.2,.3,nan,NOT_SPEAKING,e", "v,1,.1,.2,.3,.4,SINGING,e",
+    "v,x,.1,.2,.3,.4,NOT_SPEAKING,e", "v,1_0,.1,.2,.3,.4,NOT_SPEAKING,e",
+    "v,1,.1,.2,.3,nan,NOT_SPEAKING,e", "v,1,.1,.2,.3,.4,SINGING,e",
     "v,1,.1,.2,.3,.4,NOT_SPEAKING"])
 def test_rows_that_are_faults(row):
     with pytest.raises(InputError) as caught:
