@@ -32,7 +32,7 @@ def gather(of: Plan | Rows, number: int, pool: Pool | None = None) -> Batch:
     All that is to be copied is listed first and then carried out at once.
     """
     rows = of if isinstance(of, Rows) else rows_of(of, number)
-    place = number - rows.number
+    place = (number - rows.number) // rows.step
     count, frames = rows.shape[place]
     start, stop = rows.offsets[place:place + 2]
     used, face = slice(start, stop), rows.plan.tracks.face_shape

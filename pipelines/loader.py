@@ -31,7 +31,7 @@ class Source(Protocol):
     def scored(self, epoch: int, start: int, stop: int) -> int: ...
     def repeats(self, epoch: int) -> bool: ...
     def ended(self) -> None: ...
-    def batch(self, epoch: int, number: int) -> dict[str, Any]: ...
+    def batch(self, epoch: int, number: int, step: int) -> dict[str, Any]: ...
 
 
 class Composition(NamedTuple):
@@ -258,9 +258,9 @@ def make_batch(source: Source, rank: int, world: int, epoch: int, done: int, ste
     if repeats and first + world > count:
         scored += source.scored(epoch, max(first - count, 0), first + world - count)
     if number < count or repeats:
-        batch = source.batch(epoch, number % count)
+        batch = source.batch(epoch, number % count, world)
     else:
-        batch = source.batch(epoch, count - 1)
+        batch = source.batch(epoch, count - 1, world)
         batch["valid"] = np.zeros_like(batch["valid"])
         batch["scored"] = np.zeros_like(batch["scored"])
     batch["scored_in_step"] = scored

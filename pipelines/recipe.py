@@ -33,7 +33,7 @@ class Recipe:
     def __init__(self, packs: Sequence[Pack], transform: Transform, seed: int):
         self.packs, self.transform, self.seed = tuple(packs), chain(transform), whole("seed", seed)
         self._plans: OrderedDict[int, Plan] = OrderedDict()
-        self._rows: OrderedDict[tuple[int, int], Rows] = OrderedDict()
+        self._rows: OrderedDict[tuple[int, int, int], Rows] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self):
@@ -121,13 +121,13 @@ class Recipe:
         assert scored is not None
         return int(scored[start:stop].sum())
 
-    def batch(self, epoch: int, number: int, pool: Pool | None = None) -> Batch:
-        """One batch of an epoch, gathered and transformed."""
+    def batch(self, epoch: int, number: int, step: int = 1) -> Batch:
+        """One batch of an epoch, gathered and transformed; the next ones asked for are best `step` apart."""
         plan = self.plan(epoch)
         assert plan.batches is not None
-        first = number // TOGETHER * TOGETHER
-        rows = self._kept(self._rows, (epoch, first), _ROWS, lambda: rows_of(plan, first, TOGETHER))
-        batch = gather(rows, number, self._pool if pool is None else pool)
+        first = number - number // step % TOGETHER * step
+        rows = self._kept(self._rows, (epoch, first, step), _ROWS, lambda: rows_of(plan, first, TOGETHER, step))
+        batch = gather(rows, number, self._pool)
         if all(stage.apply is unchanged for stage in self.transform.stages):
             return batch
         members = plan.batches.members(number)

@@ -26,11 +26,12 @@ class Span(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Batches `number`, `number` + 1, ... of a complete plan: the rows offsets[i]:offsets[i + 1] of the columns are the first
-    rows of batch `number` + i, which has shape[i] = (rows, frames)."""
+    """Batches `number`, `number` + `step`, ... of a complete plan: the rows offsets[i]:offsets[i + 1] of the columns are the
+    first rows of the i-th of them, which has shape[i] = (rows, frames)."""
 
     plan: Plan
     number: int
+    step: int
     offsets: list[int]
     shape: list[tuple[int, int]]
     columns: dict[str, np.ndarray]
@@ -39,14 +40,14 @@ class Rows(NamedTuple):
     spans: tuple[Span, ...]
 
 
-def rows_of(plan: Plan, number: int, count: int = 1) -> Rows:
-    """What is read for up to `count` batches from `number` on."""
+def rows_of(plan: Plan, number: int, count: int = 1, step: int = 1) -> Rows:
+    """What is read for up to `count` batches from `number` on, each `step` behind the one before."""
     batches = plan.batches
     assert batches is not None
-    stop = min(number + count, len(batches))
-    bounds = batches.offsets[number:stop + 1]
-    chunks, offsets = batches.ids[bounds[0]:bounds[-1]], bounds - bounds[0]
-    frames = batches.frames[number:stop]
+    numbers = slice(number, number + count * step, step)
+    members = [batches.members(n) for n in range(len(batches))[numbers]]
+    chunks, offsets = np.concatenate(members), np.append(0, np.cumsum([len(chunks) for chunks in members]))
+    frames = batches.frames[numbers]
     lengths = np.minimum(plan.length[chunks], np.repeat(frames, np.diff(offsets)))
     track = plan.track[chunks]
     columns = {"lengths": lengths, "starts": plan.start[chunks], "prefix": plan.prefix[chunks], "tracks": track}
@@ -54,9 +55,10 @@ def rows_of(plan: Plan, number: int, count: int = 1) -> Rows:
         heard = plan.read("audio").track
         columns["audio_mean"], columns["audio_gain"] = level(plan, track if heard is None else heard[chunks])
     spans = tuple(_span(plan, read, chunks, lengths, offsets, frames.tolist()) for read in plan.reads)
-    shape = list(zip(batches.rows[number:stop].tolist(), frames.tolist(), strict=True))
+    shape = list(zip(batches.rows[numbers].tolist(), frames.tolist(), strict=True))
     names = [plan.tracks.named(t) for t in track.tolist()]
-    return Rows(plan, number, offsets.tolist(), shape, columns, [name for name, _ in names], [of for _, of in names], spans)
+    return Rows(plan, number, step, offsets.tolist(), shape, columns, [name for name, _ in names], [of for _, of in names],
+                spans)
 
 
 def level(plan: Plan, track: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -199,14 +199,14 @@ class SpeechRecipe(Recipe):
     def _token_counts(self) -> np.ndarray:
         return np.full(len(self.utterances), -1, np.int32)
 
-    def batch(self, epoch: int, number: int, pool: Any = None) -> dict[str, Any]:
+    def batch(self, epoch: int, number: int, step: int = 1) -> dict[str, Any]:
         """One batch; see `pipelines.mixture`."""
         block = self.block(epoch)
         members = block.batches.members(number)
         fixed = bool(self._grid)
         place = Place(block.draws.rows[members], block.draws.numbers[members], int(block.batches.rows[number]) if fixed else 0,
                       int(block.batches.frames[number]) if fixed else 0, fixed)
-        found = make(self.utterances, place, self.reading, Key.of(self.seed).fold("draw"), self._pool if pool is None else pool)
+        found = make(self.utterances, place, self.reading, Key.of(self.seed).fold("draw"), self._pool)
         return {**found, "scored": found["valid"]}
 
     def repeats(self, epoch: int) -> bool:

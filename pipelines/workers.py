@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asdstore.errors import InputError
+from pipelines.buffers import ALIGN, GRAIN
 
-_GRAIN = 1 << 20
-_ALIGN = 64
 _MOST_FILES = 16  # of a worker: more batches than these alive at once are copied out
 _ATTEMPTS = 3  # workers that may die over one batch
 _DEAD = (EOFError, ConnectionError, BrokenPipeError)
@@ -103,7 +102,7 @@ class _Files:
             dropped = tuple(self.free)  # too small
             self.free.clear()
             number = max(self.used, default=-1) + 1
-            file = memory_file(-(-size // _GRAIN) * _GRAIN)
+            file = memory_file(-(-size // GRAIN) * GRAIN)
             self.free[number] = mmap.mmap(file, 0)
         memory = self.used[number] = self.free.pop(number)
         for name, (dtype, shape, at) in places.items():
@@ -128,7 +127,7 @@ def _places(batch: dict[str, Any]) -> tuple[dict[str, tuple[str, tuple[int, ...]
     for name, value in batch.items():
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             found[name] = (value.dtype.str, value.shape, at)
-            at += -(-value.nbytes // _ALIGN) * _ALIGN
+            at += -(-value.nbytes // ALIGN) * ALIGN
     return found, max(at, 1)
 
 
