@@ -156,7 +156,7 @@ def _make_video(path: Path, rttm: Path, frames: int = 750) -> None:
     random = np.random.default_rng(0)
     texture = random.integers(0, 256, (720 + frames, 1280, 3), np.uint8)
     with av.open(str(path), "w") as out:
-        stream = out.add_stream("mpeg4", rate=25)
+        stream = out.add_stream("libx264", rate=25)  # as the corpus has it
         stream.width, stream.height, stream.pix_fmt, stream.bit_rate = 1280, 720, "yuv420p", 2_000_000
         sound = out.add_stream("aac", rate=44100, layout="mono")
         for n in range(frames):
