@@ -33,11 +33,11 @@ MAX_CHANNELS = 8  # a two-dimensional .npy has its channels on the axis that is 
 FLOAT_LIMIT = 1.0001  # beyond this a float .npy is not audio on full scale 1
 
 Floats = NDArray[np.float32]
+Fail = partial[InputError]  # InputError that knows the file and the sample
+
+
 class _CutShort(InputError):
     """Raised after the last block of a file that is cut short; the blocks are sound."""
-
-
-Fail = partial[InputError]  # InputError that knows the file and the sample
 
 
 class Decoded(NamedTuple):

@@ -80,21 +80,17 @@ def _list_frames(plan: Plan, span: Span, used: slice, rows: np.ndarray, jobs: li
     for out, track, first, count, native in zip(rows, *columns, strict=False):
         if track < 0:
             count = 0
-        elif fps is None or fps == native:
-            values = view(track)[first:first + count]
-            if values.dtype == out.dtype:
-                jobs.append(Copy(out[:count], values))
-            else:
-                out[:count] = values
         else:
-            values = view(track)
-            # spec.timeline.source_indices, for a part of the track
-            source = np.floor((np.arange(first, first + count) + 0.5) / fps * native)
-            source = np.clip(source, 0, len(values) - 1).astype(np.int64)
+            values, picks = view(track), None
+            if fps is None or fps == native:
+                values = values[first:first + count]
+            else:  # spec.timeline.source_indices, for a part of the track
+                source = np.floor((np.arange(first, first + count) + 0.5) / fps * native)
+                picks = np.clip(source, 0, len(values) - 1).astype(np.int64)
             if values.dtype == out.dtype:
-                jobs.append(Copy(out[:count], values, source))
+                jobs.append(Copy(out[:count], values, picks))
             else:
-                out[:count] = values[source]
+                out[:count] = values if picks is None else values[picks]
         if count < width:
             out[count:] = 0
 
