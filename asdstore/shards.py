@@ -68,15 +68,20 @@ def write_shard(task: ShardTask, wrote: Callable[[Record], object] = lambda reco
         arrays = {s.name: stack.enter_context(files.StreamFile(building / s.file, f"{name}/{s.file}")) for s in layout.streams}
         counts = [track_rows(record.frames, record.fps, layout) for record in task.records]
         total = {s.name: sum(count[s.name] for count in counts) for s in layout.streams}
+        heads = {s.name: npy.header(s.dtype, (total[s.name], *s.item_shape)) for s in layout.streams}
+        tails = {s.name: _tail(s, len(heads[s.name]), total[s.name]) for s in layout.streams}
         for s in layout.streams:
-            arrays[s.name].write(npy.header(s.dtype, (total[s.name], *s.item_shape)))
+            arrays[s.name].reserve(len(heads[s.name]) + total[s.name] * s.row_bytes + len(tails[s.name]))
+            arrays[s.name].write(heads[s.name])
         stored = stack.enter_context(closing((_store_beside if beside else _store_all)(task, arrays)))
         for record, count, (row, told) in zip(task.records, counts, stored, strict=True):
             rows.append(_in_order(row | {s.offset: done[s.name] for s in layout.streams}, layout))
             done = {stream: before + count[stream] for stream, before in done.items()}
             tally = report.add(tally, told)
             wrote(record)
-        sealed = [_finish(arrays[s.name], s, total[s.name]) for s in layout.streams]
+        for s in layout.streams:
+            arrays[s.name].write(tails[s.name])
+        sealed = [arrays[s.name].finish() for s in layout.streams]
     sealed.append(files.write_file(building / index.NAME, f"{name}/{index.NAME}", dump_json(rows)))
     files.fsync_folder(building)
     facts = {"plan": task.plan, "files": [file._asdict() for file in sealed], "tally": tally}
@@ -153,7 +158,7 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
         "audio_rms": found.rms, "audio_peak": found.peak, "speaking_ratio": float(media.labels.mean())}
     arrays = {"faces": np.ascontiguousarray(media.faces), "audio": pcm16(samples).astype("<i2", copy=False),
               "labels": np.ascontiguousarray(media.labels)}
-    return Encoded(arrays, row, report.of_track(record, missing, int(np.count_nonzero(np.abs(samples) > 1)), media.notes))
+    return Encoded(arrays, row, report.of_track(record, missing, int(np.count_nonzero((samples > 1) | (samples < -1))), media.notes))
 
 
 def _named(record: Record, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -197,12 +202,10 @@ def _in_order(row: dict[str, Any], layout: Layout) -> dict[str, Any]:
     return {f.name: row[f.name] for f in layout.fields if f.required or row[f.name]}
 
 
-def _finish(file: files.StreamFile, stream: Stream, rows: int) -> SealedFile:
-    """Writes what follows the rows of an array: zeros up to a whole inner chunk, and the Zarr shard index."""
-    header, chunk = file.bytes - rows * stream.row_bytes, stream.chunk_rows(rows)
-    file.write(bytes(zarr3.padding_bytes(rows, stream.row_bytes, chunk)))
-    file.write(zarr3.shard_tail(header, rows, stream.row_bytes, chunk))
-    return file.finish()
+def _tail(stream: Stream, header: int, rows: int) -> bytes:
+    """What follows the rows of an array: zeros up to a whole inner chunk, and the Zarr shard index."""
+    chunk = stream.chunk_rows(rows)
+    return bytes(zarr3.padding_bytes(rows, stream.row_bytes, chunk)) + zarr3.shard_tail(header, rows, stream.row_bytes, chunk)
 
 
 def _facts_file(task: ShardTask) -> Path:

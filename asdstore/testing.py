@@ -30,13 +30,13 @@ LAYOUT = ASD.with_face_shape((8, 6))  # faces so small that a whole pack is writ
 LENGTHS = ((40, 25.0), (9, 29.97), (1, 30.0), (61, 24.0), (33, 25.0), (12, 59.94), (50, 30.0))  # the third has no model frame
 ERRORS = {"disk-full": errno.ENOSPC, "quota": errno.EDQUOT, "io": errno.EIO, "interrupt": errno.EINTR}
 FAULTS = (*ERRORS, "short-write", "kill")
-NEED_ROOM = ("open", "write", "fsync", "mkdir", "rename")
+NEED_ROOM = ("open", "reserve", "write", "fsync", "mkdir", "rename")
 
 
 class Operation(NamedTuple):
     """One operation on the disk: what `asdstore.files` asked for, and of which path (of two, the one that changes)."""
 
-    name: str  # open write fsync close mkdir rename exchange symlink link unlink rmdir lock
+    name: str  # open reserve write fsync close mkdir rename exchange symlink link unlink rmdir lock
     path: Path
 
 

@@ -174,6 +174,8 @@ def level(samples: NDArray[np.float32]) -> Level:
     """
     if not samples.size:
         raise InputError("audio-empty", expected="at least one sample", found="none")
-    mean = float(samples.mean(dtype=np.float64))
-    rms = float(samples.std(dtype=np.float64, mean=np.array([mean])))
-    return Level(mean, rms, max(float(samples.max()) - mean, mean - float(samples.min())))
+    mean = np.add.reduce(samples, dtype=np.float64) / samples.size  # what ndarray.mean and ndarray.std do, to the last bit
+    rest = samples - mean
+    rest *= rest
+    rms = math.sqrt(np.add.reduce(rest) / samples.size)
+    return Level(float(mean), rms, float(max(samples.max() - mean, mean - samples.min())))

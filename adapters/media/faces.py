@@ -17,7 +17,7 @@ from asdstore.npyfile import map_npy
 
 _NAME = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\.jpe?g", re.IGNORECASE | re.ASCII)
 _PLAIN = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?\.jpg(?:\n|\Z))+")
-_ONCE = 1 << 16  # bytes read at a time, more than a crop has
+_ONCE = 1 << 16  # bytes read at a time, more than most crops have
 SYSTEM_FILES = ("thumbs.db", "desktop.ini")  # besides names that begin with a dot
 
 
@@ -79,12 +79,12 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
     import cv2
 
     size = (shape[1], shape[0])
-    faces = np.empty((len(names), *shape), np.uint8)
+    faces, room = np.empty((len(names), *shape), np.uint8), np.empty(_ONCE, np.uint8)
     with _opened(folder, sample_id) as place:
         for name, face in zip(names, faces, strict=True):
-            data = _bytes(folder, place, name, sample_id)
+            data = _bytes(folder, place, name, sample_id, room)
             try:
-                picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE)
+                picture: Any = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE)
             except cv2.error:  # an empty file, an absurd size
                 picture = None
             if picture is None:
@@ -109,14 +109,19 @@ def _opened(folder: str | os.PathLike[str], sample_id: str) -> Iterator[int]:
         os.close(place)
 
 
-def _bytes(folder: str | os.PathLike[str], place: int, name: str, sample_id: str) -> bytes:
+def _bytes(folder: str | os.PathLike[str], place: int, name: str, sample_id: str,
+           room: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The bytes of a file: in `room`, where they fit, until the next file is read."""
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=place)
         try:
-            data = os.read(file, _ONCE)
-            while len(data) % _ONCE == 0 and (more := os.read(file, _ONCE)):
+            size = os.readv(file, (room,))
+            if size < len(room):
+                return room[:size]
+            data = bytearray(room)
+            while more := os.read(file, _ONCE):
                 data += more
-            return data
+            return np.frombuffer(data, np.uint8)
         finally:
             os.close(file)
     except FileNotFoundError as why:
