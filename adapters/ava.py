@@ -31,7 +31,9 @@ STEADY = 25  # frames of a track from which on its time stamps tell its rate
 class Clip(NamedTuple):
     """Where a track's media are, and its labels, one byte per frame."""
 
-    faces: str
+    faces: str  # the folder
+    names: str  # of its JPEGs in order, with "/" between them
+    seconds: float  # from the first time stamp to the last
     audio: str
     labels: bytes
 
@@ -56,7 +58,8 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
         try:
             folder = _locate(tracks, row, "faces", pictures)
             wav = _locate(wavs, row, "audio", sounds)
-            stamps[row.sample_id] = _stamps(folder, row)
+            names, times = _frames(folder, row)
+            stamps[row.sample_id] = array("d", times)
         except MissingError as error:
             if skip_missing:
                 found.skipped.setdefault(error.kind, []).append(row.sample_id)
@@ -67,7 +70,7 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
         else:
             recording = inferred(dataset, row.sample_id) or row.sample_id.partition(":")[0]
             found.records.append(Record(dataset, row.sample_id, row.fps, len(row.labels), 0.0, recording,
-                                        Clip(folder, wav, row.labels)))
+                                        Clip(folder, "/".join(names), times[-1] - times[0], wav, row.labels)))
     found = found._replace(report=_stamp_report(found.records, stamps), sources=fingerprint(
         path for record in found.records for path in (record.source.faces, record.source.audio)))  # type: ignore[attr-defined]
     return found if truth is None else _with_truth(found, truth, stamps)
@@ -76,11 +79,9 @@ def survey(dataset: str, loader: str | Path, visual_root: str | Path, audio_root
 def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
     """Decode a track. Raises: what `faces` and `audio` raise, InputError kind "audio-length" (see `check_span`)."""
     clip: Clip = record.source  # type: ignore[assignment]
-    names, times, _ = faces.jpeg_folder_names(clip.faces, record.sample_id)
     sound = audio.decode(clip.audio, sample_id=record.sample_id)
-    span = times[-1] - times[0] if times else 0.0
-    notes = check_span(sound, span, record.fps, record.sample_id, clip.audio) | audio_notes(sound, record.sample_id)
-    return Media(faces.read_jpegs(clip.faces, names, shape, record.sample_id), sound.samples,
+    notes = check_span(sound, clip.seconds, record.fps, record.sample_id, clip.audio) | audio_notes(sound, record.sample_id)
+    return Media(faces.read_jpegs(clip.faces, clip.names.split("/"), shape, record.sample_id), sound.samples,
                  np.frombuffer(clip.labels, np.uint8), notes)
 
 
@@ -124,8 +125,8 @@ def _locate(places: dict[str, list[str]], row: LoaderRow, what: str, root: Path)
     return paths[0]
 
 
-def _stamps(folder: str, row: LoaderRow) -> array:
-    """The time stamps in seconds that name the JPEGs, as many as there are labels."""
+def _frames(folder: str, row: LoaderRow) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The names of the JPEGs and the time stamps in seconds that they are, as many as there are labels."""
     names, times, _ = faces.jpeg_folder_names(folder, row.sample_id)
     if not names:
         raise MissingError("faces-missing", file=folder, sample_id=row.sample_id, expected="JPEGs", found="an empty folder")
@@ -134,7 +135,7 @@ def _stamps(folder: str, row: LoaderRow) -> array:
             "Extract the faces again, or correct the table; frames are paired with labels by position."
         raise InputError("faces", file=folder, sample_id=row.sample_id, expected=f"{len(row.labels)} JPEGs, one per label",
                        found=str(len(names)), cure=cure)
-    return array("d", times)
+    return names, times
 
 
 def _stamp_report(records: list[Record], stamps: dict[str, array]) -> dict[str, object]:

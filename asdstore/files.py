@@ -58,7 +58,7 @@ class StreamFile:
 
         A full disk is found now and not when the work is done, and writing costs a fifth less. Raises StoreError.
         """
-        if _fallocate is not None and size:
+        if size:
             _call("reserve", self.path, _reserve, self._descriptor, size)
 
     def write(self, data: Any) -> None:
@@ -277,7 +277,7 @@ def _write_all(descriptor: int | None, path: Path, view: memoryview) -> None:
 
 
 def _reserve(descriptor: int | None, size: int) -> None:
-    if _fallocate(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)):
+    if _fallocate is not None and _fallocate(descriptor, FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size)):
         code = ctypes.get_errno()
         if code not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
             raise OSError(code, os.strerror(code))

@@ -158,7 +158,8 @@ def encode(record: Record, media: Media, layout: Layout) -> Encoded:
         "audio_rms": found.rms, "audio_peak": found.peak, "speaking_ratio": float(media.labels.mean())}
     arrays = {"faces": np.ascontiguousarray(media.faces), "audio": pcm16(samples).astype("<i2", copy=False),
               "labels": np.ascontiguousarray(media.labels)}
-    return Encoded(arrays, row, report.of_track(record, missing, int(np.count_nonzero((samples > 1) | (samples < -1))), media.notes))
+    beyond = int(np.count_nonzero((samples > 1) | (samples < -1)))
+    return Encoded(arrays, row, report.of_track(record, missing, beyond, media.notes))
 
 
 def _named(record: Record, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -91,7 +91,7 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
                 raise InputError("faces-corrupt", file=Path(folder, name), sample_id=sample_id,
                                  expected="a JPEG that decodes whole", found=f"{len(data)} bytes that do not",
                                  cure="Extract this face again, or leave the track out.")
-            cv2.resize(picture, size, dst=face, interpolation=cv2.INTER_LINEAR)
+            cv2.resize(picture, size, face)  # bilinearly, which is the default
     return faces
 
 
@@ -115,7 +115,7 @@ def _bytes(folder: str | os.PathLike[str], place: int, name: str, sample_id: str
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=place)
         try:
-            size = os.readv(file, (room,))
+            size = os.readv(file, (room,))  # type: ignore[arg-type]
             if size < len(room):
                 return room[:size]
             data = bytearray(room)

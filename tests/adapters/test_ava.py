@@ -257,6 +257,14 @@ def test_a_jpeg_of_no_bytes(clip_tree):
     assert fault["kind"] == "faces-corrupt" and fault["sample_id"] == A and fault["file"].endswith(".jpg")
 
 
+def test_a_jpeg_that_is_gone_since_the_survey(clip_tree):
+    faces = clip_tree.add(A, 3, stamps=["9.96", "10.00", "10.04"])
+    (record,) = ava.survey("ava", clip_tree.loader, clip_tree.visual, clip_tree.audio, "train").records
+    (faces / "10.00.jpg").rename(faces / "11.00.jpg")
+    with pytest.raises(MissingError, match=r"10\.00\.jpg"):
+        ava.load(record)
+
+
 def test_all_kinds_of_faults_in_one_run(clip_tree):
     clip_tree.add(A, labels=[2] * 10)
     clip_tree.add(B)

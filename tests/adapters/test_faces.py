@@ -113,6 +113,23 @@ def test_turned_by_exif_as_imread_does(tmp_path):
     assert cv2.imread(str(tmp_path / "1.jpg"), cv2.IMREAD_GRAYSCALE).shape == (70, 90)
 
 
+@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 131_072, 200_000])
+def test_large_files_are_read_whole(tmp_path, size):
+    data = jpeg(1)
+    missing = size - len(data)
+    while missing:  # comments of at most 64 KiB, and what remains is never too small for one
+        part = min(missing, 60_000) if missing > 120_000 else missing - missing // 2 if missing > 60_000 else missing
+        data, missing = data[:2] + b"\xff\xfe" + (part - 2).to_bytes(2, "big") + bytes(part - 4) + data[2:], missing - part
+    (tmp_path / "1.jpg").write_bytes(data)
+    (tmp_path / "2.jpg").write_bytes(jpeg(2))
+    assert len(data) == size
+    whole = cv2.resize(cv2.imdecode(np.frombuffer(jpeg(1), np.uint8), cv2.IMREAD_GRAYSCALE), (112, 112))
+    np.testing.assert_array_equal(read_jpegs(tmp_path, ["1.jpg", "2.jpg"], SHAPE)[0], whole)
+    (tmp_path / "3.jpg").write_bytes(data[:-2])
+    with pytest.raises(InputError, match=f"{size - 2} bytes that do not"):
+        read_jpegs(tmp_path, ["2.jpg", "3.jpg"], SHAPE)
+
+
 def test_order_is_that_of_the_names(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(cv2.imencode(".jpg", np.full((20, 20), 80 * i, np.uint8))[1].tobytes())

@@ -59,6 +59,16 @@ def test_integers_over_full_scale(wav, subtype, full):
     assert (found.source_rate, found.source_samples, found.channels, found.clipped, found.header_samples) == (16000, 5, 1, 0, 5)
 
 
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff", "a.au", "a.caf"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_sixteen_bits_are_the_floats_of_libsndfile(tmp_path, name, channels):
+    values = np.random.default_rng(0).integers(-2**15, 2**15, (3000, channels), dtype=np.int16)
+    values[:3] = [[-2**15], [2**15 - 1], [0]]
+    soundfile.write(tmp_path / name, values, 16000, subtype="PCM_16")
+    floats = soundfile.read(tmp_path / name, dtype="float32", always_2d=True)[0]
+    np.testing.assert_array_equal(decode(tmp_path / name).samples, floats.mean(axis=1, dtype=np.float32))
+
+
 def test_mono_is_the_float32_mean_after_the_clamp(wav):
     source = np.array([[1.5, 0.5], [-3, 0.25], [0.1, 0.2], [1, -1]], np.float32)
     found = decode(wav(source, subtype="FLOAT"))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import errno
 import hashlib
 import os
@@ -49,6 +50,41 @@ def test_stream_file_takes_arrays_of_any_shape(tmp_path: Path):
     assert facts == sealed("a", b"".join(array.tobytes() for array in arrays))
 
 
+def test_room_is_taken_before_anything_is_written(tmp_path: Path):
+    with files.StreamFile(tmp_path / "a", "a") as file:
+        file.reserve(1 << 20)
+        found = os.stat(tmp_path / "a")
+        if not found.st_blocks:
+            pytest.skip("this file system takes no room ahead")
+        assert found.st_size == 0 and found.st_blocks * 512 >= 1 << 20
+        file.write(b"data")
+        assert file.finish() == sealed("a", b"data")
+    assert (tmp_path / "a").read_bytes() == b"data"
+
+
+def test_a_disk_that_is_full_is_known_at_once_and_one_that_takes_no_room_ahead_is_fine(tmp_path, monkeypatch):
+    for fault, code in (("disk-full", errno.ENOSPC), (None, errno.ENOTSUP), (None, errno.ENOSYS)):
+        monkeypatch.setattr(files, "_fallocate", lambda *_, code=code: ctypes.set_errno(code) or -1)
+        with files.StreamFile(tmp_path / "a", "a") as file:
+            if fault:
+                with pytest.raises(StoreError) as found:
+                    file.reserve(9)
+                assert found.value.kind == fault and str(tmp_path / "a") in str(found.value)
+            else:
+                file.reserve(9)
+
+
+def test_the_disk_begins_with_small_pieces_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begun: list[tuple[int, int]] = []
+    monkeypatch.setattr(files, "_begin_sync", lambda descriptor, at, size: begun.append((at, size)))
+    with files.StreamFile(tmp_path / "a", "a") as file:
+        for size in [100_000] * 100 + [5 << 20]:
+            file.write(bytes(size))
+    ends = np.cumsum([size for _, size in begun])
+    assert [at for at, _ in begun] == [0, *ends[:-1]] and ends[-1] == 100 * 100_000 + (5 << 20)
+    assert all(files.AHEAD <= size for _, size in begun) and len(begun) == 5
+
+
 def test_write_bytes_replaces_whole_or_not_at_all(tmp_path: Path):
     path, old, new = tmp_path / "state", b"old" * 9, b"new" * 99
     with testing.faults() as trace:
@@ -80,7 +116,10 @@ def test_interrupted_calls_are_repeated_and_short_writes_continued(tmp_path: Pat
 
     def work() -> SealedFile:
         files.make_folder(tmp_path / "folder" / "inner")
-        facts = files.write_file(tmp_path / "folder" / "a", "a", data)
+        with files.StreamFile(tmp_path / "folder" / "a", "a") as file:
+            file.reserve(len(data))
+            file.write(data)
+            facts = file.finish()
         files.link(tmp_path / "folder" / "a", tmp_path / "folder" / "b")
         files.symlink("a", tmp_path / "folder" / "c")
         files.exchange(tmp_path / "folder" / "a", tmp_path / "folder" / "inner", tmp_path / "aside")
@@ -92,8 +131,8 @@ def test_interrupted_calls_are_repeated_and_short_writes_continued(tmp_path: Pat
 
     with testing.faults() as trace:
         work()
-    assert {op.name for op in trace} == {"open", "write", "fsync", "close", "mkdir", "rename", "exchange", "symlink", "link",
-                                         "unlink", "rmdir", "lock"}
+    assert {op.name for op in trace} == {"open", "reserve", "write", "fsync", "close", "mkdir", "rename", "exchange", "symlink",
+                                         "link", "unlink", "rmdir", "lock"}
     for at in range(len(trace)):
         (tmp_path / "b").unlink()
         with testing.faults(fault, at):
