@@ -117,6 +117,8 @@ class _Tally:
         self.faceless: list[str] = []
         self.unnamed: list[str] = []
         self.miscounted: list[str] = []
+        self.uneven: list[str] = []
+        self.apart: list[str] = []
 
     def add(self, name: str, facts: Video, boxes: Boxes, windows: list[Window], kept_faces: list[list[str]],
             speakers: Collection[str]) -> None:
@@ -138,6 +140,10 @@ class _Tally:
         self.unnamed += [f"{name}: {face}" for face in sorted(set().union(*kept_faces) - set(speakers))]
         if facts.claimed_frames != facts.frames:
             self.miscounted.append(f"{name}: {facts.claimed_frames} frames claimed, {facts.frames} found")
+        if facts.uneven > 1 / facts.fps:
+            self.uneven.append(f"{name}: up to {facts.uneven:.2f} s off {facts.fps:g} per second")
+        if abs(facts.sound_after) > 1 / facts.fps:
+            self.apart.append(f"{name}: {facts.sound_after:+.2f} s")
 
     def report(self) -> dict[str, object]:
         share = self.kept / self.seconds if self.seconds else 0.0
@@ -147,7 +153,8 @@ class _Tally:
                 "faces_left_out": self.faces_left_out, "box_rows_beyond_video": self.rows_beyond_video,
                 "box_rows_repeated": self.repeated_rows, "lost_videos": self.lost,
                 "videos_without_lasting_face": self.faceless, "faces_not_in_rttm": self.unnamed,
-                "frames_miscounted": self.miscounted}
+                "frames_miscounted": self.miscounted, "frames_uneven": self.uneven,
+                "sound_after_picture": self.apart}
 
 
 def _records(name: str, pair: tuple[Path, Path], facts: Video, boxes: Boxes, speech: Speech, choice: Choice,

@@ -83,7 +83,9 @@ def _windows(windows: dict[str, Any]) -> list[str]:
     lines += _named("videos lost", windows["lost_videos"])
     lines += _named("videos without a lasting face", windows["videos_without_lasting_face"])
     lines += _named("faces that the RTTM does not name", windows["faces_not_in_rttm"])
-    return lines + _named("frame counts corrected", windows["frames_miscounted"])
+    lines += _named("frame counts corrected", windows["frames_miscounted"])
+    lines += _named("videos of no even frame rate", windows["frames_uneven"])
+    return lines + _named("sound starts apart from the picture", windows["sound_after_picture"])
 
 
 def _rttm(rttm: dict[str, Any]) -> list[str]:

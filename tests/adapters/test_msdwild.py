@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from pathlib import Path
 
@@ -228,6 +229,40 @@ def test_a_container_that_claims_too_much_is_corrected_and_reported(videos, monk
     monkeypatch.setattr(probing, "container_facts", lambda path: real(path)._replace(claimed_frames=155))
     report = videos.prepare("--clip-seconds", "2", "--overlap-seconds", "0", "--tail", "keep", "--min-clip-seconds", "0.2")
     assert report["frames"] == 120 and report["windows"]["frames_miscounted"] == ["v: 155 frames claimed, 120 found"]
+
+
+def move(path: Path, kind: str, seconds: float, since: float = -math.inf) -> None:
+    """Move the time stamps of a video's picture or sound, those from `since` on, by some seconds."""
+    import av
+
+    source = path.rename(path.with_suffix(".moved"))
+    with av.open(str(source)) as found, av.open(str(path), "w") as out:
+        streams = {stream.index: out.add_stream_from_template(stream) for stream in found.streams}
+        for packet in found.demux():
+            if packet.dts is None or packet.pts is None:
+                continue
+            tick = packet.time_base
+            if packet.stream.type == kind:
+                packet.pts, packet.dts = (n + round(seconds / tick) * (n * tick >= since) for n in (packet.pts, packet.dts))
+            packet.stream = streams[packet.stream.index]
+            out.mux(packet)
+    source.unlink()
+
+
+def test_frames_at_no_even_rate_are_named(videos):
+    move(videos.add("pause", 120), "video", 0.6, since=2.0)
+    videos.add("even", 120)
+    (said,) = videos.prepare(*SHORT)["windows"]["frames_uneven"]
+    assert said.startswith("pause: up to 0.") and "s off" in said
+
+
+@pytest.mark.parametrize(("kind", "said"), [("audio", "v: +0."), ("video", "v: -0.")])
+def test_sound_that_starts_apart_from_the_picture_is_named(videos, kind, said):
+    move(videos.add("v", 120), kind, 0.6)
+    videos.add("together", 120)
+    report = videos.prepare(*SHORT)
+    assert [name[:6] for name in report["windows"]["sound_after_picture"]] == [said]
+    assert report["windows"]["frames_uneven"] == []
 
 
 def test_packets_that_do_not_decode_lay_the_windows_again(videos, monkeypatch):
