@@ -31,7 +31,7 @@ class Boxes(NamedTuple):
 def parse_box(line: str) -> tuple[int, str, Box]:
     """Frame, face id and box of a row.
 
-    Raises: InputError kind "box" for another shape, a negative frame, or a number that is not finite.
+    Raises: InputError kind "box" for another shape, a negative frame, a number that is not finite, an id that holds a path.
 
     >>> parse_box("7,face,0,725,181,795,276,0")
     (7, '0', (725.0, 181.0, 795.0, 276.0))
@@ -43,6 +43,8 @@ def parse_box(line: str) -> tuple[int, str, Box]:
             raise ValueError
     except ValueError:
         raise InputError("box", expected="frame,face,id,x1,y1,x2,y2,0", found=repr(line[:120])) from None
+    if "/" in face or "\\" in face or not face.isprintable():  # it becomes a part of the sample id
+        raise InputError("box", expected="a face id of printable characters without / and \\", found=repr(face[:40]))
     if frame < 0 or not math.isfinite(x1 + y1 + x2 + y2):
         raise InputError("box", expected="a frame from 0 and finite corners", found=repr(line[:120]))
     return frame, face, (x1, y1, x2, y2)

@@ -14,7 +14,8 @@ from spec.timeline import start_sample
 
 @pytest.mark.parametrize("line", [
     "1,face,0,1,2,3,4", "1_0,face,0,1,2,3,4,0", "1,face,0,1_0,2,3,4,0", "1,face,0,1,2,3,nan,0", "1,face,0,1,2,inf,4,0",
-    "-1,face,0,1,2,3,4,0", "١,face,0,1,2,3,4,0", "1.5,face,0,1,2,3,4,0", "1,face,,1,2,3,4,0", "frame,face,id,x1,y1,x2,y2,0"])
+    "-1,face,0,1,2,3,4,0", "١,face,0,1,2,3,4,0", "1.5,face,0,1,2,3,4,0", "1,face,,1,2,3,4,0", "frame,face,id,x1,y1,x2,y2,0",
+    "1,face,../a,1,2,3,4,0", "1,face,a\\b,1,2,3,4,0", "1,face,\0,1,2,3,4,0"])
 def test_boxes_that_are_none(line):
     with pytest.raises(InputError) as caught:
         parse_box(line)
