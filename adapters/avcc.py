@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from adapters.media import faces, video
 from adapters.progress import Watch
-from adapters.survey import Survey, audio_notes, check_enough, fingerprint
+from adapters.survey import Notes, Survey, audio_notes, check_enough, fingerprint
 from adapters.tables import ManifestRow, read_manifest
 from asdstore import audio
 from asdstore.errors import AsdError, InputError, MissingError
@@ -66,6 +66,10 @@ def _record(row: ManifestRow, base: Path) -> Record:
         if not os.path.exists(path):  # false, too, for a name that no file can have
             raise MissingError(kind, file=path, sample_id=row.sample_id, expected="the file that the manifest names",
                                found="nothing", cure="Correct the path or --root, or use --skip-missing.")
+    if os.path.isdir(visual) != (row.visual_kind == "jpeg_directory"):
+        expected, found = ("a folder", "a file") if row.visual_kind == "jpeg_directory" else ("a file", "a folder")
+        raise InputError("visual-kind", file=visual, sample_id=row.sample_id, expected=f"{expected} for visual_kind "
+                         f"{row.visual_kind}", found=found, cure="Correct the path, or visual_kind; empty, it is npy.")
     source = Source(str(visual), row.visual_kind, str(sound), row.audio_sample_rate, row.labels)
     count = _known_count(source, row.sample_id)
     if count not in (None, len(row.labels)):
@@ -97,7 +101,17 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
     sound = audio.window(source.audio, record.start_sec, wanted, SAMPLE_RATE, source.rate, record.sample_id)
     check_enough(sound, record, source.audio)
     return Media(_faces(source, shape, record.sample_id), sound.samples, np.frombuffer(source.labels, np.uint8),
-                 audio_notes(sound, record.sample_id, whole=False))
+                 audio_notes(sound, record.sample_id, whole=False) | _rate_note(record, source))
+
+
+def _rate_note(record: Record, source: Source) -> Notes:
+    """For the report: a clip that runs at another rate than the table says, by more than a frame at its end."""
+    if source.kind != "video":
+        return {}
+    fps = video.container_facts(source.faces, record.sample_id).fps
+    if abs(record.frames / fps - record.frames / record.fps) <= 1 / record.fps:
+        return {}
+    return {"video_at_another_rate": f"{record.sample_id}: {fps:g} per second, {record.fps:g} in the table"}
 
 
 def _faces(source: Source, shape: tuple[int, int], sample_id: str) -> NDArray[np.uint8]:

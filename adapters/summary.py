@@ -11,6 +11,7 @@ LABELS = {  # of the notes that adapters leave: text, and what is counted
     "audio_clipped_source_samples": "audio clipped in the source, samples",
     "audio_clipped_recording_tracks": "tracks of clipped recordings",
     "audio_resampled_tracks": "audio resampled, tracks",
+    "video_at_another_rate": "clips at another frame rate",
     "faces_absent": "frames without the face (blank)",
     "faces_outside_picture": "frames with the box empty or outside",
 }

@@ -92,6 +92,26 @@ def test_a_face_clip_of_another_length(manifest, media):
     assert not manifest.pack.exists()
 
 
+def test_a_face_clip_at_another_rate_is_named(manifest, media):
+    media["video"](manifest.root / "clip.mp4", 40, 50)
+    media["wav"](manifest.root / "a.wav", 2.0)
+    manifest.add("v", "clip.mp4", "a.wav", 40, fps=50.0, kind="video")
+    assert "video_at_another_rate" not in manifest.prepare()["notes"]
+    manifest.add("w", "clip.mp4", "a.wav", 40, kind="video")
+    assert manifest.prepare("--overwrite")["notes"]["video_at_another_rate"] == {"w: 50 per second, 25 in the table": 1}
+
+
+@pytest.mark.parametrize(("visual", "kind", "found"), [("f", "", "a folder"), ("f.npy", "jpeg_directory", "a file")])
+def test_a_wrong_visual_kind_is_a_fault_of_the_row_and_never_skipped(manifest, media, visual, kind, found):
+    npy_faces(manifest.root / "f.npy", 9)
+    media["jpegs"](manifest.root / "f", [f"{n}" for n in range(9)])
+    media["wav"](manifest.root / "a.wav", 1.0)
+    manifest.add("a", visual, "a.wav", 9, kind=kind)
+    (fault,) = manifest.prepare("--skip-missing", code=1)["faults"]
+    assert (fault["kind"], fault["row"], fault["found"]) == ("visual-kind", 2, found)
+    assert fault["file"] == str(manifest.root / visual) and "visual_kind" in fault["cure"]
+
+
 @pytest.mark.parametrize("kind", ["npy", "jpeg_directory"])
 def test_faces_against_labels_before_decoding(manifest, media, kind):
     if kind == "npy":
