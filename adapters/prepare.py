@@ -207,6 +207,9 @@ def _msdwild(options: argparse.Namespace) -> Job:
     if options.overlap_seconds >= options.clip_seconds:
         raise InputError("window", expected="an overlap shorter than the clip",
                          found=f"--clip-seconds {options.clip_seconds:g} and --overlap-seconds {options.overlap_seconds:g}")
+    if options.tail == "keep" and options.min_clip_seconds > options.clip_seconds:
+        raise InputError("window", expected="tails no longer than the clip", found=f"--clip-seconds {options.clip_seconds:g} and "
+                         f"--min-clip-seconds {options.min_clip_seconds:g}")
     choice = Choice(options.clip_seconds, options.overlap_seconds, options.tail, options.min_clip_seconds,
                     options.min_face_ratio)
     survey = partial(msdwild.survey, options.input, options.rttm, options.split or "", choice,
@@ -246,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--rttm", required=True, help="all.rttm, or a folder of RTTMs")
     verb.add_argument("--clip-seconds", type=_positive, default=30.0, help="length of a window (30)")
     verb.add_argument("--overlap-seconds", type=_seconds, default=10.0, help="overlap of windows (10)")
-    verb.add_argument("--min-face-ratio", type=_positive, default=0.9, help="presence that keeps a face in a window (0.9)")
+    verb.add_argument("--min-face-ratio", type=_share, default=0.9, help="presence that keeps a face in a window (0.9)")
     verb.add_argument("--tail", choices=("drop", "keep"), default="drop", help="what to do with incomplete last windows (drop)")
     verb.add_argument("--min-clip-seconds", type=_seconds, default=2.0, help="shortest tail to keep (2)")
     verb.add_argument("--loader", action=_NoLoader, help=argparse.SUPPRESS)
@@ -286,6 +289,10 @@ class _NoLoader(argparse.Action):
 
 def _positive(text: str) -> float:
     return _checked(text, float, lambda value: value > 0, "a number above 0")
+
+
+def _share(text: str) -> float:
+    return _checked(text, float, lambda value: 0 < value <= 1, "a number above 0, and 1 at the most")
 
 
 def _seconds(text: str) -> float:

@@ -154,6 +154,14 @@ def test_an_overlap_that_leaves_no_step_is_a_wrong_option(videos):
     assert fault["kind"] == "window" and Path(fault["file"]).name == "v.mp4"
 
 
+def test_tails_longer_than_the_clip_are_a_wrong_option(videos):
+    videos.add("v", 50)
+    arguments = ("--clip-seconds", "1", "--overlap-seconds", "0", "--tail", "keep")
+    (fault,) = videos.prepare(*arguments, code=2)["faults"]
+    assert fault["kind"] == "window" and "--min-clip-seconds 2" in fault["found"]
+    assert videos.prepare(*arguments, "--min-clip-seconds", "1")["tracks"] == 2
+
+
 def test_boxes_inverted_outside_and_beyond_the_video_are_counted(videos):
     rows = "48,face,0,30,30,10,10,0\n49,face,0,500,500,600,600,0\n" + f"50,face,0,{BOX},0\n51,face,0,{BOX},0\n"
     videos.add("v", 50, {"0": range(48)}, rows=rows)

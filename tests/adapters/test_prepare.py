@@ -194,6 +194,7 @@ def test_nothing_left_is_a_fault_with_the_report(clip_tree):
                                        ["ava", "--loader", "x", "--max-shard-gb", "nan"],
                                        ["frames", "x", "--output", "y", "--max-shard-gb", "inf"],
                                        ["speech", "--input", "x", "--pack", "--max-shard-gb", "0"],
+                                       ["msdwild", "--input", "x", "--rttm", "y", "--min-face-ratio", "90"],
                                        ["msdwild", "--input", "x"]])
 def test_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
