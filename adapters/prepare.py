@@ -208,8 +208,8 @@ def _msdwild(options: argparse.Namespace) -> Job:
         raise InputError("window", expected="an overlap shorter than the clip",
                          found=f"--clip-seconds {options.clip_seconds:g} and --overlap-seconds {options.overlap_seconds:g}")
     if options.tail == "keep" and options.min_clip_seconds > options.clip_seconds:
-        raise InputError("window", expected="tails no longer than the clip", found=f"--clip-seconds {options.clip_seconds:g} and "
-                         f"--min-clip-seconds {options.min_clip_seconds:g}")
+        raise InputError("window", expected="tails no longer than the clip",
+                         found=f"--clip-seconds {options.clip_seconds:g} and --min-clip-seconds {options.min_clip_seconds:g}")
     choice = Choice(options.clip_seconds, options.overlap_seconds, options.tail, options.min_clip_seconds,
                     options.min_face_ratio)
     survey = partial(msdwild.survey, options.input, options.rttm, options.split or "", choice,
