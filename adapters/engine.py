@@ -22,6 +22,7 @@ from asdstore.errors import AsdError, StoreError
 Run = Callable[[Callable[..., Any], Iterable[Any]], Generator[Any, None, None]]
 TRIES = 2  # of a task whose worker dies
 NO_MEMORY = 77  # exit code of a worker that ran out of memory
+SIGNALS = {number.value: number.name for number in signal.Signals}  # most real-time ones have no name
 
 
 def alone(heard: Callable[[Any], object] | None = None) -> Run:
@@ -126,7 +127,7 @@ class _Crew:
         code = worker.process.exitcode or 0
         why = "ran out of memory" if code == NO_MEMORY else f"ended with exit code {code}"
         if code < 0:
-            why = f"was killed by {signal.Signals(-code).name}"
+            why = f"was killed by {SIGNALS.get(-code, f'signal {-code}')}"
         who = f"worker process {worker.process.pid} {why} at work on {self.name(self.jobs[number])}"
         self.deaths[number] += 1
         if self.deaths[number] < TRIES:

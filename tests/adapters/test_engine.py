@@ -41,6 +41,14 @@ def die_once(folder: Path) -> str:
     return "lived"
 
 
+def die_of_a_real_time_signal_once(folder: Path) -> str:
+    mark = folder / "died"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), 40)
+    return "lived"
+
+
 def swell_once(folder: Path) -> str:
     mark = folder / "swollen"
     if not mark.exists():
@@ -87,6 +95,12 @@ def test_a_worker_that_dies_is_named_and_its_task_tried_again(tmp_path):
     said = []
     assert list(engine.processes(2, said.append)(die_once, [tmp_path])) == ["lived"]
     assert len(said) == 1 and "SIGKILL" in said[0] and repr(tmp_path) in said[0]
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(tmp_path):
+    said = []
+    assert list(engine.processes(1, said.append)(die_of_a_real_time_signal_once, [tmp_path])) == ["lived"]
+    assert len(said) == 1 and "was killed by signal 40 " in said[0]
 
 
 def test_a_worker_without_memory_ends_and_its_task_is_tried_again(tmp_path):
