@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -152,13 +153,16 @@ def _start(function: Callable[..., Any], notes: bool) -> _Worker:
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(function, notes, theirs), daemon=True)
     resource_tracker.ensure_running()  # else it is started by the first worker's start, and unblocks the signal
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        process.start()  # with SIGINT blocked for good: Ctrl-C reaches the whole group, but the parent ends its workers
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    with ThreadPoolExecutor(1) as thread:  # Ctrl-C interrupts the main thread only: a start is never torn in two
+        thread.submit(_begin, process).result()
     theirs.close()  # so that the worker's death is an end of file here
     return _Worker(process, ours)
+
+
+def _begin(process: BaseProcess) -> None:
+    """Start it with SIGINT blocked for good: Ctrl-C reaches the whole group, but the parent ends its workers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in this thread, and so in what it starts
+    process.start()
 
 
 def _work(function: Callable[..., Any], notes: bool, connection: Connection) -> None:

@@ -1,10 +1,13 @@
 """Engines: order, errors, workers that die, and an end that leaves nobody behind."""
 from __future__ import annotations
 
+import _thread
+import multiprocessing.util
 import os
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -130,6 +133,23 @@ def test_closing_ends_the_workers_at_once(tmp_path):
     started = time.monotonic()
     results.close()
     assert time.monotonic() - started < 10 and not runs(int((tmp_path / "b").read_text()))
+
+
+def test_a_stop_while_a_worker_starts_tears_nothing(monkeypatch, capfd):
+    launch, started = multiprocessing.util.spawnv_passfds, []
+
+    def launch_and_interrupt(*arguments):
+        started.append(launch(*arguments))
+        _thread.interrupt_main()  # as Ctrl-C does, whatever thread the signal comes to
+        return started[-1]
+
+    resource_tracker.ensure_running()
+    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", launch_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(engine.processes(1)(square, [1]))
+    while runs(started[0]):
+        time.sleep(0.01)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def _first_then_sleep(file: Path) -> str:
