@@ -41,13 +41,14 @@ def read_truth(path: str | Path, wanted: frozenset[str]) -> Truth:
     labels: dict[str, bytearray] = {}
     kept = BytesIO()  # of AVA's training set half a gigabyte
     faults: list[Fault] = []
-    header, other = "", 0
+    header, other, begun = "", 0, None
     for file, number, line in _rows(Path(path)):
         cells = line.split(",")
-        if number == 1:
+        if file is not begun:  # its first row, blank lines aside
+            begun = file
             own = line if cells[0] == COLUMNS[0] else ",".join(COLUMNS)
             if tuple(own.split(",")[:8]) != COLUMNS or (header and own != header):
-                raise InputError("columns", file=file, row=1, expected=header or ",".join(COLUMNS), found=own)
+                raise InputError("columns", file=file, row=number, expected=header or ",".join(COLUMNS), found=own)
             if not header:
                 header = own
                 kept.write(f"{header}\n".encode())

@@ -50,6 +50,13 @@ def test_a_folder_of_official_files(clip_tree):
     assert text.splitlines() == [HEADER, *rows("2qQs3Y9OJX0_0960_1020:1"), *rows()]
 
 
+@pytest.mark.parametrize("first", [[], [TALKNET]], ids=["official", "talknet"])
+def test_blank_lines_are_nothing_at_the_top_too(tmp_path, first):
+    (tmp_path / "t.csv").write_text("\n".join(["", " ", *first, *rows(talknet=bool(first)), ""]))
+    truth = read_truth(tmp_path / "t.csv", frozenset([A]))
+    assert not truth.faults and len(truth.stamps[A]) == 4 and truth.text.decode().splitlines()[0] == (first or [HEADER])[0]
+
+
 @pytest.mark.parametrize(("lines", "expected", "found"), [
     (rows()[:3], "4 rows", "3 rows"), ([], "4 rows", "0 rows"),
     (rows(labels=[0, 1, 0, 0]), "the labels of the loader table", "1 others, first at frame 2"),
