@@ -56,8 +56,9 @@ def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice
         raise MissingError("missing", file=folder, expected="a folder of MP4 and CSV files", found="nothing")
     speech = read_rttm(rttm)
     names = {path.stem for path in folder.iterdir() if path.suffix in (".mp4", ".csv") and not path.name.startswith(".")}
-    members = sorted(names if not split else read_rttm(find_split(split, Path(rttm))).recordings)
-    found, tally = Survey([], speech.faults, {}, "", {}, {}), _Tally()
+    members, faults = (names, []) if not split else _members(find_split(split, Path(rttm)))
+    faults = [*speech.faults, *(fault for fault in faults if fault not in speech.faults)]
+    found, tally, members = Survey([], faults, {}, "", {}, {}), _Tally(), sorted(members)
     for name in watch(members):
         try:
             pair = _pair(folder, name, speech)
@@ -92,6 +93,15 @@ def find_split(split: str, rttm: Path) -> Path:
             return path
     raise MissingError("missing", file=home / f"{split}.rttm", expected="the RTTM of the split", found="nothing",
                        cure="There are " + (", ".join(path.stem for path in listed(home, "*.rttm")) or "none") + ".")
+
+
+def _members(split: Path) -> tuple[Collection[str], list[Fault]]:
+    """The videos that the RTTM of a split lists, and all that is wrong with it."""
+    lists = read_rttm(split)
+    if lists.recordings or lists.faults:
+        return lists.recordings, lists.faults
+    return (), [Fault("rttm", file=str(split), expected="SPEAKER lines, whose recordings are the videos of the split",
+                      found="none", cure="The official lists are RTTM files.")]
 
 
 def _pair(folder: Path, name: str, speech: Speech) -> tuple[Path, Path]:

@@ -100,6 +100,18 @@ def test_splits_by_list(videos):
     assert videos.prepare("--split", "many.val", code=3)["faults"][0]["cure"] == "There are all, few.val."
 
 
+def test_faults_of_a_split_are_reported(videos):
+    videos.add("a", 60)
+    split = videos.root / "few.val.rttm"
+    split.write_text("SPEAKER a 0 0 1 <NA> <NA> 0 <NA> <NA>\nSPEAKER b c 0 0 1 <NA> <NA> 0 <NA> <NA>\n")
+    for rttm in (str(videos.rttm), str(videos.root)):  # once, also where the split is among the RTTMs
+        (fault,) = videos.prepare(*SHORT, "--split", "few.val", "--rttm", rttm, code=1)["faults"]
+        assert (fault["kind"], fault["file"], fault["row"]) == ("rttm", str(split), 2)
+    split.write_text("a\n")
+    (fault,) = videos.prepare(*SHORT, "--split", "few.val", code=1)["faults"]
+    assert (fault["kind"], fault["file"], fault["found"]) == ("rttm", str(split), "none")
+
+
 def test_a_video_is_decoded_once_for_all_faces_and_windows(videos, monkeypatch):
     videos.add("v", 160, {"0": range(160), "1": range(160), "2": range(160)})
     opened, sounds = [], []
