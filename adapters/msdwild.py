@@ -49,13 +49,16 @@ def survey(folder: str | Path, rttm: str | Path, split: str = "", choice: Choice
     Arguments: `rttm` is a file or a folder of them; `split` an RTTM whose recordings are the videos to take (a path, or the
     name of a file beside `rttm` or in it); `counted` the frames of videos that are known to decode to another number.
 
-    Raises: MissingError kind "missing" without the folder, the RTTM or the split; InputError kind "encoding".
+    Raises: MissingError kind "missing" without the folder, any video in it, the RTTM or the split; InputError kind "encoding".
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise MissingError("missing", file=folder, expected="a folder of MP4 and CSV files", found="nothing")
     speech = read_rttm(rttm)
     names = {path.stem for path in folder.iterdir() if path.suffix in (".mp4", ".csv") and not path.name.startswith(".")}
+    if not names:
+        raise MissingError("missing", file=folder, expected="MP4 and CSV files in the folder", found="none",
+                           cure="Give the folder that they lie in; folders below it are not searched.")
     members, faults = (names, []) if not split else _members(find_split(split, Path(rttm)))
     faults = [*speech.faults, *(fault for fault in faults if fault not in speech.faults)]
     found, tally, members = Survey([], faults, {}, "", {}, {}), _Tally(), sorted(members)

@@ -222,6 +222,12 @@ def test_missing_halves_are_listed_or_skipped(videos):
         "boxes-missing": ["nobox"], "rttm-missing": ["nospeech"], "video-missing": ["novideo"]}
 
 
+def test_a_folder_without_videos_is_named(videos):
+    videos.add("v", 50)
+    (fault,) = videos.prepare("--input", str(videos.root), "--skip-missing", code=3)["faults"]
+    assert (fault["kind"], fault["file"]) == ("missing", str(videos.root)) and "MP4" in fault["expected"]
+
+
 def test_a_video_cut_short_is_counted_by_decoding(videos):
     path = videos.add("v", 200)
     path.write_bytes(path.read_bytes()[:int(path.stat().st_size * 0.55)])
