@@ -92,6 +92,7 @@ def find_tracks(root: str | Path, wanted: Collection[str], suffix: str) -> dict[
     def note(entry: os.DirEntry[str]) -> bool:
         name = entry.name.removesuffix(suffix)
         known = entry.name.endswith(suffix) and name in wanted
+        known = known and (not entry.is_symlink() or os.path.exists(entry.path))  # of a partial copy links may lead nowhere
         if known:
             found.setdefault(name, []).append(entry.path)
         return known

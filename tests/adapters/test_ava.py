@@ -120,6 +120,19 @@ def test_skip_missing_counts_and_lists(clip_tree):
     assert [track.id for track in asdstore.open(clip_tree.pack)] == [A]
 
 
+def test_links_that_lead_nowhere_are_missing_files(clip_tree):
+    for sample_id in (A, B, WASD):
+        clip_tree.add(sample_id)
+    lost = clip_tree.wav(B)
+    lost.unlink()
+    lost.symlink_to("annexed.wav")
+    clip_tree.wav(WASD).rename(clip_tree.root / "elsewhere.wav")
+    (lost.parent.parent / f"{WASD}.wav").symlink_to(clip_tree.root / "elsewhere.wav")
+    assert kinds(clip_tree.faults()) == [(B, "audio-missing")]
+    assert clip_tree.report("--skip-missing")["skipped"] == {"audio-missing": [B]}
+    assert [track.id for track in asdstore.open(clip_tree.pack)] == [A, WASD]
+
+
 def test_skipping_everything_is_no_pack(clip_tree):
     clip_tree.add(A)
     clip_tree.wav(A).unlink()
