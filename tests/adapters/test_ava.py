@@ -167,6 +167,13 @@ def test_audio_a_little_off_is_reported(clip_tree, seconds, note):
     assert report["audio"]["cropped" if seconds > 6 else "padded_more"]["tracks"] == 1
 
 
+@pytest.mark.parametrize("seconds", [0.96, 4.96])
+def test_audio_two_seconds_off_to_the_sample_is_still_reported(clip_tree, seconds):
+    clip_tree.add(A, 75, seconds=seconds)  # from 900.00 to 902.96
+    (note,) = clip_tree.report()["notes"]["audio_differs_from_time_stamps"]
+    assert note.endswith("2.00 s")
+
+
 def test_audio_within_a_frame_is_only_counted(clip_tree):
     clip_tree.add(A, 151, seconds=5.97)
     assert "audio_differs_from_time_stamps" not in clip_tree.report()["notes"]
