@@ -112,7 +112,7 @@ def read_loader(path: str | Path) -> Table:
             table.rows.append(LoaderRow(number, sample_id, fps, labels))
         except InputError as error:
             table.faults.append(error.fault._replace(file=str(path), row=number, sample_id=sample_id))
-    return table
+    return _not_empty(table, path)
 
 
 def read_manifest(path: str | Path) -> Table:
@@ -138,6 +138,12 @@ def read_manifest(path: str | Path) -> Table:
             table.rows.append(_manifest_row(row, number, seen))
         except InputError as error:
             table.faults.append(error.fault._replace(file=str(path), row=number, sample_id=sample_id))
+    return _not_empty(table, path)
+
+
+def _not_empty(table: Table, path: str | Path) -> Table:
+    if not table.rows and not table.faults:
+        table.faults.append(Fault("no-tracks", file=str(path), expected="a row for each track", found="none"))
     return table
 
 

@@ -61,6 +61,13 @@ def test_all_faults_of_a_loader_are_found(tmp_path):
     assert "row 5" in table.faults[4].found and "99" in table.faults[0].found
 
 
+def test_a_table_without_rows_is_named(tmp_path):
+    for read, text in ((read_loader, "\n \n"), (read_manifest, MANIFEST)):
+        (tmp_path / "t.tsv").write_text(text)
+        (fault,) = read(tmp_path / "t.tsv").faults
+        assert (fault.kind, fault.file) == ("no-tracks", str(tmp_path / "t.tsv"))
+
+
 def test_a_manifest_given_as_a_loader_names_the_right_command(tmp_path):
     (fault,) = read_loader(write(tmp_path, MANIFEST)).faults
     assert "prepare avcc" in fault.cure
