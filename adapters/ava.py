@@ -85,6 +85,15 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
                  np.frombuffer(clip.labels, np.uint8), notes)
 
 
+def changed(record: Record, since: int) -> bool:
+    """Whether a JPEG of a track changed at or after `since`, in ns: its folder, which the survey knows, would not show it."""
+    clip: Clip = record.source  # type: ignore[assignment]
+    try:
+        return any(os.stat(f"{clip.faces}/{name}").st_ctime_ns >= since for name in clip.names.split("/"))
+    except OSError:  # gone; loading says so
+        return True
+
+
 def find_tracks(root: str | Path, wanted: Collection[str], suffix: str) -> dict[str, list[str]]:
     """Paths of the wanted tracks in `root` and in the folders of `root`: their names are a track id and `suffix`."""
     found: dict[str, list[str]] = {}

@@ -32,6 +32,7 @@ class Job(NamedTuple):
     survey: Callable[[dict[str, int]], Survey]
     load: Callable[[Record], Media]
     output: Path
+    changed: Callable[[Record, int], bool] = lambda record, since: False  # as in `write_pack`
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +105,7 @@ def _pack(survey: Survey, job: Job, options: argparse.Namespace) -> int:
                         lambda task: SHARD_NAME.format(task.number))
     try:
         pack = write_pack(job.output, survey.records, job.load, max_shard_bytes=round(options.max_shard_gb * 1e9),
-                          sources=survey.sources, overwrite=options.overwrite, run=run, progress=progress,
+                          sources=survey.sources, changed=job.changed, overwrite=options.overwrite, run=run, progress=progress,
                           report={**survey.report, "skipped": survey.skipped}, extras=survey.extras)
     finally:
         bar.close()
@@ -182,7 +183,7 @@ def _clip_tree(options: argparse.Namespace) -> Job:
     audio = Path(options.audio_root or beside[0])
     survey = partial(ava.survey, options.corpus, loader, visual, audio, split, skip_missing=options.skip_missing,
                      truth=options.orig, watch=watch("looking at tracks"))
-    return Job(lambda _: survey(), ava.load, _output(options, visual.absolute().parent, split))
+    return Job(lambda _: survey(), ava.load, _output(options, visual.absolute().parent, split), ava.changed)
 
 
 def _avcc(options: argparse.Namespace) -> Job:

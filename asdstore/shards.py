@@ -126,17 +126,21 @@ def _store(layout: Layout, record: Record, media: Any, streams: dict[str, files.
     return track.row, track.tally
 
 
-def finished_shard(task: ShardTask) -> ShardFacts | None:
-    """The facts of a shard that an earlier run of the same plan finished, if all its files are there with their sizes."""
+def finished_shard(task: ShardTask, changed: Callable[[Record, int], bool]) -> ShardFacts | None:
+    """The facts of a shard that an earlier run of the same plan finished, if all its files are there with their sizes.
+
+    `changed(record, since)` tells whether the media of a record changed at or after a time in ns: then it is not finished.
+    """
     folder = task.work / "pack" / SHARD_NAME.format(task.number)
     try:
         found = parse_json(_facts_file(task).read_bytes())
         facts = ShardFacts(task.number, tuple(SealedFile(**entry) for entry in found["files"]), found["tally"])
         sizes = {f"{folder.name}/{path.name}": path.stat().st_size for path in folder.iterdir()}
         same = found["plan"] == task.plan and sizes == {file.name: file.bytes for file in facts.files}
+        since = _facts_file(task).stat().st_mtime_ns
     except (OSError, FormatError, KeyError, TypeError):
         return None
-    return facts if same else None
+    return facts if same and not any(changed(record, since) for record in task.records) else None
 
 
 def encode(record: Record, media: Media, layout: Layout) -> Encoded:

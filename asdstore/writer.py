@@ -31,7 +31,8 @@ Run = Callable[[Callable[[ShardTask], ShardFacts], Sequence[ShardTask]], Generat
 
 def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: Callable[[Record], Any], *,
                layout: Layout = ASD, max_shard_bytes: int = MAX_SHARD_BYTES, sources: str = "", overwrite: bool = False,
-               run: Run | None = None, progress: Callable[[Record], object] = lambda record: None,
+               changed: Callable[[Record, int], bool] = lambda record, since: False, run: Run | None = None,
+               progress: Callable[[Record], object] = lambda record: None,
                report: Mapping[str, Any] | None = None, extras: Mapping[str, bytes] | None = None) -> Path:
     """Writes a pack and returns where it is. Stopped in any way it leaves no new pack, and the same call continues the work.
 
@@ -42,6 +43,8 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
         layout: the layout of the pack, with the geometry of its faces.
         max_shard_bytes: a shard is closed before it exceeds this many bytes of faces, audio and labels.
         sources: a text that changes when the media do (sizes, times, digests): a stopped run continues only with the same one.
+        changed: tells whether the media of a record changed at or after a time in ns, where `sources` would not show it: the
+            shard that a stopped run made of it is made again.
         overwrite: replace a pack at `target`, once the new one is complete.
         run: gives `function(task)` for every task, in any order, as a generator. By default they are done one after the other,
             with a thread that encodes and writes a track while the next one is loaded.
@@ -64,7 +67,7 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
         publish.begin(work, plan)
         tasks = [ShardTask(number, tuple(records[part.start:part.stop]), load, layout, work.folder, plan)
                  for number, part in enumerate(parts)]
-        facts = _write_shards(tasks, run, progress)
+        facts = _write_shards(tasks, changed, run, progress)
         tally = reports.empty(layout)
         for shard in facts:
             tally = reports.add(tally, shard.tally)
@@ -76,9 +79,10 @@ def write_pack(target: str | os.PathLike[str], records: Iterable[Record], load: 
     return work.target
 
 
-def _write_shards(tasks: list[ShardTask], run: Run | None, progress: Callable[[Record], object]) -> list[ShardFacts]:
+def _write_shards(tasks: list[ShardTask], changed: Callable[[Record, int], bool], run: Run | None,
+                  progress: Callable[[Record], object]) -> list[ShardFacts]:
     """The facts of all shards in order; those that an earlier run finished are not written again."""
-    facts = {task.number: shard for task in tasks if (shard := finished_shard(task))}
+    facts = {task.number: shard for task in tasks if (shard := finished_shard(task, changed))}
     for record in (record for number in facts for record in tasks[number].records):
         progress(record)
     waiting = [task for task in tasks if task.number not in facts]

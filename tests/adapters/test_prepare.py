@@ -12,6 +12,8 @@ import threading
 import time
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 
 import asdstore
@@ -81,6 +83,20 @@ def test_stopped_and_run_again(clip_tree, workers, how):
     stopped = digest(clip_tree.pack)
     clip_tree.report(*ONE_EACH, "--overwrite")
     assert digest(clip_tree.pack) == stopped
+
+
+def test_a_face_extracted_again_in_place_while_the_work_is_stopped(clip_tree):
+    fill(clip_tree, 3)
+    clip_tree.add(B, 10, seconds=0)  # stops the work after three shards
+    assert clip_tree.prepare(*ONE_EACH)[0] == 1
+    partial = clip_tree.pack.with_name(".train.partial") / "pack"
+    before = {shard.name: shard.stat().st_ino for shard in partial.iterdir()}
+    jpeg = sorted((clip_tree.visual / "train" / "HV0H6oc4Kvs" / "HV0H6oc4Kvs_0960_1020:1").iterdir())[4]
+    jpeg.write_bytes(cv2.imencode(".jpg", np.full((20, 16), 200, np.uint8))[1].tobytes())
+    assert clip_tree.prepare(*ONE_EACH)[0] == 1  # the sound is the same, so that the plan is
+    after = {shard.name: shard.stat().st_ino for shard in partial.iterdir()}
+    assert [name for name in sorted(after) if after[name] != before[name]] == ["shard-000001"]
+    assert (np.load(partial / "shard-000001" / "faces.npy")[4] == 200).all()
 
 
 def test_a_worker_that_is_killed_is_named_and_its_shard_written_again(clip_tree):
