@@ -161,7 +161,7 @@ def _stamp_report(records: list[Record], stamps: dict[str, array]) -> dict[str, 
             gaps[record.sample_id] = int(wide.sum())
             seconds += float(steps[wide].sum()) - int(wide.sum()) / record.fps
         steady = steps[~wide]
-        if len(steady) >= STEADY and abs(float(steady.mean()) * record.fps - 1) > 0.05:
+        if len(steady) >= STEADY and abs(float(steady.mean()) * record.fps - 1) > 0.02 + STAMP * record.fps / len(steady):
             other_rate.append(record.sample_id)
             continue
         off = np.flatnonzero(~wide & (abs(steps - 1 / record.fps) > 1.1 * STAMP))  # two stamps, each rounded to half of it

@@ -189,9 +189,12 @@ def test_gaps_are_reported_and_frames_stay_paired_by_position(clip_tree):
     assert report["audio"]["cropped"]["tracks"] == 1 and not report["notes"]
 
 
-def test_a_rate_that_the_time_stamps_contradict_is_reported(clip_tree):
-    clip_tree.add(A, 60, 25.0, stamps=[f"{n / 30:.2f}" for n in range(60)])
-    clip_tree.add(B, 60, 29.97)
+@pytest.mark.parametrize(("table", "truth"), [(25.0, 30.0), (25.0, 24.0), (24.0, 25.0), (60.0, 50.0)])
+@pytest.mark.parametrize("frames", [26, 200])
+def test_a_rate_that_the_time_stamps_contradict_is_reported(clip_tree, table, truth, frames):
+    clip_tree.add(A, frames, table, stamps=[f"{900 + n / truth:.2f}" for n in range(frames)])
+    clip_tree.add(B, frames, 29.97)
+    clip_tree.add(WASD, frames, 30.0, stamps=[f"{900 + n / 29.97:.2f}" for n in range(frames)])
     assert clip_tree.report()["time_stamps_at_another_rate"] == [A]
 
 
