@@ -296,7 +296,7 @@ def _container(file: Any, fail: Fail, before: str) -> Iterator[_Source]:
     """A file that libsndfile could not open (`before` says why): the first audio stream that FFmpeg finds in it."""
     av = _media("av")
     try:
-        with av.open(file) as container:
+        with av.open(file, metadata_errors="replace") as container:  # titles of any encoding
             if not container.streams.audio:
                 kind = "audio-missing-stream" if container.streams.video else "audio-corrupt"
                 raise fail(kind, expected="an audio stream", found="none",

@@ -36,7 +36,8 @@ def probe(path: str | os.PathLike[str]) -> Video:
                               cure="pip install 'asdstore[media]'") from why
     packets, damaged, stamps = 0, False, []
     try:
-        with av.open(f"file:{os.fspath(path)}") as container:  # without "file:" a name that holds ":" is taken for a protocol
+        # without "file:" a name that holds ":" is taken for a protocol, and titles may be of any encoding
+        with av.open(f"file:{os.fspath(path)}", metadata_errors="replace") as container:
             for packet in container.demux(container.streams.video[0]):
                 damaged |= packet.is_corrupt
                 if packet.size > 0 and not packet.is_discard:

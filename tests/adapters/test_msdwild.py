@@ -236,6 +236,13 @@ def test_a_video_cut_short_is_counted_by_decoding(videos):
     assert found.frames == sum(1 for _ in video.frames(path))
 
 
+def test_a_video_whose_titles_are_no_utf8(videos):
+    path = videos.add("v", 50)
+    assert b"Lavf" in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(b"Lavf", b"\xe9\xff\xfef"))
+    assert probe(path).frames == 50
+
+
 @pytest.mark.parametrize("share", [0.55, 0.7, 0.85])
 def test_a_video_cut_short_is_packed_as_far_as_it_goes(videos, share):
     path = videos.add("v", 200)

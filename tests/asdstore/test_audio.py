@@ -299,6 +299,13 @@ def film(tmp_path: Path):
     return write
 
 
+def test_a_container_whose_titles_are_no_utf8(film, tmp_path):
+    data = film("a.mp4").read_bytes()
+    assert b"Lavf" in data
+    (tmp_path / "b.mp4").write_bytes(data.replace(b"Lavf", b"\xe9\xff\xfef"))
+    np.testing.assert_array_equal(decode(tmp_path / "b.mp4").samples, decode(tmp_path / "a.mp4").samples)
+
+
 @pytest.mark.parametrize("name", ["a.mp4", "a:ü.mp4", "-a.m4a"])
 def test_sound_of_a_container(film, monkeypatch, name):
     monkeypatch.chdir(film(name, picture=name != "-a.m4a").parent)
