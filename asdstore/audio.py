@@ -306,12 +306,12 @@ def _container(file: Any, fail: Fail, before: str) -> Iterator[_Source]:
                 raise fail("audio-corrupt", expected="an audio stream that FFmpeg can decode", found="one without a decoder")
 
             def blocks(_start: int, _stop: int | None) -> Iterator[Floats]:
-                planes = av.AudioResampler(format="fltp")  # changes the sample format only
+                packed = av.AudioResampler(format="flt")  # the sample format only; of planes PyAV can read 8 at the most
                 for frame in _frames(av, container, stream, fail):
                     if frame.sample_rate != stream.rate or frame.layout.nb_channels != stream.channels:
                         raise fail("audio-corrupt", expected=f"{stream.rate} Hz and {stream.channels} channels throughout",
                                    found=f"{frame.sample_rate} Hz and {frame.layout.nb_channels}")
-                    yield from (np.array(part.to_ndarray().T, order="C") for part in planes.resample(frame))
+                    yield from (part.to_ndarray().reshape(-1, stream.channels) for part in packed.resample(frame))
 
             claimed = -1 if stream.duration is None else round(stream.duration * stream.time_base * stream.rate)
             yield _Source(stream.rate, stream.channels, claimed, f"PyAV {av.__version__} / FFmpeg {av.ffmpeg_version_info}",

@@ -299,6 +299,19 @@ def film(tmp_path: Path):
     return write
 
 
+@pytest.mark.parametrize("channels", [2, 8, 9, 20])
+def test_a_container_of_many_channels(tmp_path, channels):
+    values = np.random.default_rng(0).uniform(-1, 1, (5000, channels)).astype(np.float32)
+    soundfile.write(tmp_path / "a.wav", values, 16000, subtype="FLOAT")
+    data = (tmp_path / "a.wav").read_bytes()
+    at, end = data.index(b"PEAK"), data.index(b"data")
+    (tmp_path / "b.wav").write_bytes(data[:at] + b"PEAK\1\0\0\0\0\0" + data[end:])  # so libsndfile refuses it
+    for _ in range(20):
+        found = decode(tmp_path / "b.wav")
+        assert found.backend.startswith("PyAV")
+        np.testing.assert_array_equal(found.samples, decode(tmp_path / "a.wav").samples)
+
+
 def test_a_container_whose_titles_are_no_utf8(film, tmp_path):
     data = film("a.mp4").read_bytes()
     assert b"Lavf" in data
