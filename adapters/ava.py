@@ -86,12 +86,9 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
 
 
 def changed(record: Record, since: int) -> bool:
-    """Whether a JPEG of a track changed at or after `since`, in ns: its folder, which the survey knows, would not show it."""
+    """Whether a JPEG of a track changed at or after `since`, in ns."""
     clip: Clip = record.source  # type: ignore[assignment]
-    try:
-        return any(os.stat(f"{clip.faces}/{name}").st_ctime_ns >= since for name in clip.names.split("/"))
-    except OSError:  # gone; loading says so
-        return True
+    return faces.jpegs_changed(clip.faces, clip.names.split("/"), since)
 
 
 def find_tracks(root: str | Path, wanted: Collection[str], suffix: str) -> dict[str, list[str]]:

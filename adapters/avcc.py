@@ -104,6 +104,12 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
                  audio_notes(sound, record.sample_id, whole=False) | _rate_note(record, source))
 
 
+def changed(record: Record, since: int) -> bool:
+    """Whether a JPEG of a track changed at or after `since`, in ns; of other media the files themselves tell."""
+    source: Source = record.source  # type: ignore[assignment]
+    return source.kind == "jpeg_directory" and faces.jpegs_changed(source.faces, os.listdir(source.faces), since)
+
+
 def _rate_note(record: Record, source: Source) -> Notes:
     """For the report: a clip that runs at another rate than the table says, by more than a frame at its end."""
     if source.kind != "video":

@@ -161,10 +161,11 @@ def _say_faults(faults: list[Fault], options: argparse.Namespace) -> int:
 
 
 def _say_error(error: AsdError, options: argparse.Namespace) -> None:
+    notes = getattr(error, "__notes__", [])  # what other workers met
     if options.json:
-        print(json.dumps({"faults": [error.fault._asdict()]}, indent=2))
+        print(json.dumps({"faults": [error.fault._asdict()]} | ({"notes": notes} if notes else {}), indent=2))
     else:
-        print("\n".join([str(error), *getattr(error, "__notes__", [])]), file=sys.stderr)
+        print("\n".join([str(error), *notes]), file=sys.stderr)
 
 
 # ---- the corpora
@@ -194,7 +195,8 @@ def _avcc(options: argparse.Namespace) -> Job:
 
     root = Path(options.root or Path(options.loader).absolute().parent)
     survey = partial(avcc.survey, options.loader, root, skip_missing=options.skip_missing, watch=watch("looking at tracks"))
-    return Job(lambda _: survey(), avcc.load, _output(options, root, options.split or Path(options.loader).stem))
+    output = _output(options, root, options.split or Path(options.loader).stem)
+    return Job(lambda _: survey(), avcc.load, output, avcc.changed)
 
 
 def _msdwild(options: argparse.Namespace) -> Job:

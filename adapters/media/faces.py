@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -93,6 +93,14 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
                                  cure="Extract this face again, or leave the track out.")
             cv2.resize(picture, size, face)  # bilinearly, which is the default
     return faces
+
+
+def jpegs_changed(folder: str, names: Iterable[str], since: int) -> bool:
+    """Whether a JPEG changed at or after `since`, in ns, or is gone: its folder does not tell of one written in place."""
+    try:
+        return any(os.stat(f"{folder}/{name}").st_ctime_ns >= since for name in names)
+    except OSError:
+        return True
 
 
 @contextmanager

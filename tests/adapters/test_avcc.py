@@ -125,6 +125,22 @@ def test_faces_against_labels_before_decoding(manifest, media, kind):
     assert (fault["kind"], fault["row"], fault["found"]) == ("faces", 2, "9") and fault["expected"].startswith("10")
 
 
+def test_a_jpeg_written_again_in_place_while_the_work_is_stopped(manifest, media):
+    media["wav"](manifest.root / "a.wav", 1.0)
+    for name in "ab":
+        media["jpegs"](manifest.root / name, [f"{n}" for n in range(5)])
+        manifest.add(name, name, "a.wav", 5, kind="jpeg_directory")
+    broken, whole = manifest.root / "b" / "3.jpg", (manifest.root / "b" / "3.jpg").read_bytes()
+    broken.write_bytes(b"")
+    manifest.prepare("--max-shard-gb", "1e-6", code=1)  # the first shard is finished
+    (manifest.root / "a" / "2.jpg").write_bytes(whole)
+    manifest.prepare("--max-shard-gb", "1e-6", code=1)
+    broken.write_bytes(whole)
+    manifest.prepare("--max-shard-gb", "1e-6")
+    first, second = asdstore.open(manifest.pack)
+    np.testing.assert_array_equal(first.faces[2], second.faces[3])
+
+
 def test_faces_of_another_form(manifest, media):
     np.save(manifest.root / "f.npy", np.zeros((5, 96, 96), np.uint8))
     np.save(manifest.root / "g.npy", np.zeros((5, 112, 112), np.float32))

@@ -99,6 +99,15 @@ def test_a_face_extracted_again_in_place_while_the_work_is_stopped(clip_tree):
     assert (np.load(partial / "shard-000001" / "faces.npy")[4] == 200).all()
 
 
+def test_faults_of_two_workers_are_both_in_the_json(clip_tree):
+    for name in (A, B):
+        next(clip_tree.add(name).iterdir()).write_bytes(b"")
+    code, out, _ = clip_tree.prepare(*ONE_EACH, "--workers", "2", "--json")
+    said = json.loads(out)
+    assert code == 1 and [fault["sample_id"] for fault in said["faults"]] == [A]
+    assert len(said["notes"]) == 1 and B in said["notes"][0] and "faces-corrupt" in said["notes"][0]
+
+
 def test_a_worker_that_is_killed_is_named_and_its_shard_written_again(clip_tree):
     fill(clip_tree, 40)
     shard = clip_tree.pack.with_name(".train.partial") / "pack" / "shard-000002"
