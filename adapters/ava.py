@@ -88,7 +88,7 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
 def changed(record: Record, since: int) -> bool:
     """Whether a JPEG of a track changed at or after `since`, in ns."""
     clip: Clip = record.source  # type: ignore[assignment]
-    return faces.jpegs_changed(clip.faces, clip.names.split("/"), since)
+    return faces.jpegs_changed(clip.faces, since)
 
 
 def find_tracks(root: str | Path, wanted: Collection[str], suffix: str) -> dict[str, list[str]]:

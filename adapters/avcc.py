@@ -107,7 +107,7 @@ def load(record: Record, shape: tuple[int, int] = FACE_SHAPE) -> Media:
 def changed(record: Record, since: int) -> bool:
     """Whether a JPEG of a track changed at or after `since`, in ns; of other media the files themselves tell."""
     source: Source = record.source  # type: ignore[assignment]
-    return source.kind == "jpeg_directory" and faces.jpegs_changed(source.faces, os.listdir(source.faces), since)
+    return source.kind == "jpeg_directory" and faces.jpegs_changed(source.faces, since)
 
 
 def _rate_note(record: Record, source: Source) -> Notes:

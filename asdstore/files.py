@@ -58,8 +58,7 @@ class StreamFile:
 
         A full disk is found now and not when the work is done, and writing costs a fifth less. Raises StoreError.
         """
-        if size:
-            _call("reserve", self.path, _reserve, self._descriptor, size)
+        _call("reserve", self.path, _reserve, self._descriptor, size)
 
     def write(self, data: Any) -> None:
         """Appends bytes or a C-contiguous array. Raises StoreError."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -95,11 +95,12 @@ def read_jpegs(folder: str | os.PathLike[str], names: Sequence[str], shape: tupl
     return faces
 
 
-def jpegs_changed(folder: str, names: Iterable[str], since: int) -> bool:
-    """Whether a JPEG changed at or after `since`, in ns, or is gone: its folder does not tell of one written in place."""
+def jpegs_changed(folder: str | os.PathLike[str], since: int) -> bool:
+    """Whether a file of `folder` changed at or after `since`, in ns: the folder does not tell of one written in place."""
     try:
-        return any(os.stat(f"{folder}/{name}").st_ctime_ns >= since for name in names)
-    except OSError:
+        with os.scandir(folder) as entries:
+            return any(entry.stat().st_ctime_ns >= since for entry in entries)
+    except OSError:  # gone; loading says so
         return True
 
 
